@@ -39,7 +39,7 @@ def test_help_names_every_command(call):
         ["data", "generate"],
         ["data", "convert"],
         ["bench", "ops"],
-        ["bench", "peers"],
+        ["bench", "serving"],
         ["checkpoints", "merge"],
         ["checkpoints", "merge-deltas"],
         ["embedding", "analyze"],

@@ -45,3 +45,5 @@ def test_the_wheel_runs_and_takes_what_the_cpu_can_run(tmp_path):
         environment = os.environ | {"GLIBC_TUNABLES": f"glibc.cpu.hwcaps={masked}"}
         ran = subprocess.run([python, "-c", PROGRAM], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert (ran.returncode, ran.stdout.strip()) == (0, f"['{level}']"), ran.stdout + ran.stderr
+    refused = subprocess.run([python, "-m", "ctrlab", "bench", "peers"], cwd=tmp_path, capture_output=True, text=True)
+    assert refused.returncode == 1 and "comes with a checkout of the repository" in refused.stderr, refused.stderr

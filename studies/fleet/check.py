@@ -31,7 +31,7 @@ SETTLED = 2_000
 
 
 @dataclass(frozen=True)
-class Setting(Plain):
+class PoolTimes(Plain):
     """One setting of the check, and one model in it: seconds to an answer, measured and simulated."""
 
     pools: str
@@ -57,7 +57,7 @@ class Check(Plain):
     """What was measured: {model: its curve}, and the settings."""
 
     curves: dict[str, ServiceCurve]
-    settings: tuple[Setting, ...]
+    settings: tuple[PoolTimes, ...]
 
 
 def check(models: Sequence[str], *, seconds: float, profile: str | None = None) -> Check:
@@ -80,7 +80,7 @@ def check(models: Sequence[str], *, seconds: float, profile: str | None = None) 
         curves = {
             m: measure_curve(asks[m], MEASURED, other=others[m], repetitions=repetitions) for m in track(models, "Measuring")
         }
-        found: list[Setting] = []
+        found: list[PoolTimes] = []
         for name, pools, utilization in track(settings, "Checking"):
             loads = loads_of(curves, utilization, apart=len(pools) > 1)
             before = slowness(asks, curves)
@@ -93,7 +93,7 @@ def check(models: Sequence[str], *, seconds: float, profile: str | None = None) 
             for model in models:
                 real, made = measured[model], simulated[model]
                 figures = [float(f) for pair in zip(_figures(real), _figures(made)) for f in pair]
-                found.append(Setting(name, utilization, model, *figures, len(real)))
+                found.append(PoolTimes(name, utilization, model, *figures, len(real)))
     return Check(curves, tuple(found))
 
 

@@ -50,7 +50,7 @@ GAUGES = re.compile(r"^ctrlab_(version|update|training_step)\{.*\} (\S+)$", re.M
 
 
 @dataclass(frozen=True)
-class Setting:
+class LoopTimes:
     """Times in seconds.
 
     Attributes:
@@ -86,7 +86,7 @@ class Freshness:
     """
 
     model: str
-    setting: Setting
+    setting: LoopTimes
     joined: list[float]
     learned: list[float]
     clicks: int
@@ -99,7 +99,7 @@ class Freshness:
 
 
 def measure(
-    model: str, setting: Setting, profile: str | None = None, said: Callable[[str], None] = lambda line: None
+    model: str, setting: LoopTimes, profile: str | None = None, said: Callable[[str], None] = lambda line: None
 ) -> Freshness:
     """Runs the loop, and measures it. SIGTERM ends it as Ctrl-C does: no command and no file stays.
 
@@ -140,7 +140,7 @@ def measure(
 class _Client:
     """Asks, clicks as the rows say, and notes of which training step each answer's weights were."""
 
-    def __init__(self, files: data.DataFiles, place: Path, setting: Setting, port: int):
+    def __init__(self, files: data.DataFiles, place: Path, setting: LoopTimes, port: int):
         self._place, self._setting = place, setting
         self._server = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         self._batches = files.read_test(setting.rows, drop_remainder=True, epochs=-1)
@@ -259,7 +259,7 @@ def _wait(ready: Callable[[], bool], running: _Running) -> None:
         time.sleep(0.1)
 
 
-def _join_all(place: Path, setting: Setting, ends: threading.Event, problems: list[BaseException]) -> None:
+def _join_all(place: Path, setting: LoopTimes, ends: threading.Event, problems: list[BaseException]) -> None:
     window, delivery = timedelta(seconds=setting.window), timedelta(seconds=2 * setting.log_every)
     while not ends.wait(setting.log_every / 4):
         try:
@@ -270,7 +270,7 @@ def _join_all(place: Path, setting: Setting, ends: threading.Event, problems: li
             return
 
 
-def _found(model: str, setting: Setting, place: Path, client: _Client, first_rows: int, batch: int) -> Freshness:
+def _found(model: str, setting: LoopTimes, place: Path, client: _Client, first_rows: int, batch: int) -> Freshness:
     ledger = [json.loads(line) for line in (place / "run" / LEDGER).read_text().splitlines()]
     whens, steps = np.array([when for when, _ in client.answers]), np.array([step for _, step in client.answers])
     joined, learned, others, before = [], [], len(client.clicked), first_rows

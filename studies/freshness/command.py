@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from ctrlab.cli.app import (
     JsonOption,
@@ -38,9 +37,10 @@ def command(
     import numpy as np
 
     from ctrlab.profiling.machine import machine
-    from studies.freshness.bench import Setting, measure
+    from ctrlab.profiling.report import Part, Report
+    from studies.freshness.bench import LoopTimes, measure
 
-    setting = Setting(
+    setting = LoopTimes(
         window=duration("--window", window),
         log_every=duration("--log-every", log_every),
         publish_every=duration("--publish-every", publish_every),
@@ -52,9 +52,8 @@ def command(
         found = measure(model, setting, profile, status.update)
     facts = f"window {window}, log every {log_every}, published every {publish_every}"
     facts += f"; {found.requests:,} requests, {found.steps} steps"
-    table = Table("from a click, s", "p50", "p99", "max", title=f"Freshness of {model}", caption=f"{machine().line}\n{facts}")
-    for name, times in {"to a file to train on": found.joined, "to an answer that learned from it": found.learned}.items():
-        table.add_row(name, *(f"{value:.2f}" for value in (*np.percentile(times, [50, 99]), max(times))))
-    out.print(table)
-    out.print(f"{found.clicks:,} clicks; {found.others:,} came too near to the end.", highlight=False)
+    times = {"to a file to train on": found.joined, "to an answer that learned from it": found.learned}
+    lines = [[name, *(f"{value:.2f}" for value in (*np.percentile(of, [50, 99]), max(of)))] for name, of in times.items()]
+    part = Part(f"Freshness of {model}", ("from a click, s", "p50", "p99", "max"), lines, caption=f"{machine().line}\n{facts}")
+    Report([part], [f"{found.clicks:,} clicks; {found.others:,} came too near to the end."]).show(out)
     write_json(json_path, found.to_json())

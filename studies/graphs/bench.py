@@ -80,7 +80,7 @@ Part = Literal["graph", "hashing"]
 
 
 @dataclass(frozen=True)
-class Row(Plain):
+class GraphCost(Plain):
     """A side on a model.
 
     Attributes:
@@ -99,7 +99,7 @@ class Row(Plain):
     versions: str = ""
     note: str = ""
 
-    def less_than(self, first: Row) -> Interval:
+    def less_than(self, first: GraphCost) -> Interval:
         """How many times less CPU than the part's first side."""
         return Interval.of([theirs / own for theirs, own in zip(first.cpu, self.cpu)])
 
@@ -140,7 +140,7 @@ class _Side:
 
 def bench_graphs(
     models: Sequence[str], profile: str | None = None, command: Callable[[Peer], list[str]] = environments.command
-) -> Iterator[Row]:
+) -> Iterator[GraphCost]:
     """A row a model, number of `CANDIDATES`, part and side.
 
     Args:
@@ -184,7 +184,7 @@ def _built(model: str) -> dict[str, CTRModel]:
     return built
 
 
-def _measured(model: str, count: int, part: Part, sides: Mapping[str, _Side], calls: int, rounds: int) -> list[Row]:
+def _measured(model: str, count: int, part: Part, sides: Mapping[str, _Side], calls: int, rounds: int) -> list[GraphCost]:
     """The rows of the sides, in pairs; one of another library that answers otherwise has a row without figures."""
     first, apart = next(iter(sides)), {}
     for name, side in sides.items():
@@ -199,7 +199,7 @@ def _measured(model: str, count: int, part: Part, sides: Mapping[str, _Side], ca
         block()
     samples = paired(blocks, track(range(rounds), f"CPU per call, {model}, {count} rows, {part}"))
     cpu = {name: tuple(samples[name]) if side.answers else () for name, side in sides.items()}
-    return [Row(model, count, part, name, cpu[name], apart[name], side.versions, side.note) for name, side in sides.items()]
+    return [GraphCost(model, count, part, name, cpu[name], apart[name], side.versions, side.note) for name, side in sides.items()]
 
 
 def _difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:

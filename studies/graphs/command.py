@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from ctrlab.cli.app import JsonOption, ProfileOption, console, import_tensorflow, require_files, write_json
 from ctrlab.errors import choose
 from ctrlab.model_names import DATA_SETS
 
 if TYPE_CHECKING:
-    from studies.graphs.bench import Row
+    from ctrlab.profiling.report import Report
+    from studies.graphs.bench import GraphCost
 
 
 def command(
@@ -38,30 +38,23 @@ def command(
     for row in bench_graphs(models, profile):
         rows.append(row)
         write_json(json_path, record(profile=profiles.current(profile).name, rows=[row.to_json() for row in rows]))
-    out = console()
-    out.print(table_of(rows))
-    for row in rows:
-        if row.note:
-            out.print(f"{row.model}, {row.rows} rows, {row.side}: {row.note}", highlight=False, soft_wrap=True)
+    report(rows).show(console())
 
 
-def table_of(rows: Sequence[Row]) -> Table:
+def report(rows: Sequence[GraphCost]) -> Report:
     """One line a model, number of candidates, part and side; a side that could not run has only its name."""
-    from ctrlab.profiling.machine import machine
+    from ctrlab.profiling.report import Part, Report
     from ctrlab.profiling.timing import Interval
 
-    table = Table(title="Served graphs from ids, CPU per call, one thread; hashing text to ids apart", caption=machine().line)
-    for heading in ("model", "rows", "part", "side"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("CPU us", "times less", "difference"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    first: Row | None = None
+    lines, first = [], None
     for row in rows:
         if first is None or (row.model, row.rows, row.part) != (first.model, first.rows, first.part):
             first = row
-            table.add_section()
         cpu = f"{1e6 * Interval.of(row.cpu).median:,.0f}" if row.cpu else "-"
         less = "" if row is first else str(row.less_than(first)) if row.cpu else "missing"
         apart = "" if row is first or row.difference is None else f"{row.difference:.0e}"
-        table.add_row(row.model, f"{row.rows}", row.part, row.side, cpu, less, apart)
-    return table
+        lines.append([row.model, f"{row.rows}", row.part, row.side, cpu, less, apart])
+    headings = ("model", "rows", "part", "side", "CPU us", "times less", "difference")
+    said = "Served graphs from ids, CPU per call, one thread; hashing text to ids apart"
+    notes = [f"{row.model}, {row.rows} rows, {row.side}: {row.note}" for row in rows if row.note]
+    return Report([Part(said, headings, lines, words=4, kinds=3)], notes)

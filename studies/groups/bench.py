@@ -46,7 +46,7 @@ CHANGES_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Found(Plain):
+class GroupsFound(Plain):
     """What was measured; lists have one number a round, and number i of all sides is of round i.
 
     Attributes:
@@ -102,7 +102,7 @@ def bench_groups(
     seconds: float = 4.0,
     optimizations: str = "all",
     profile: str | None = None,
-) -> Found:
+) -> GroupsFound:
     """All comparisons.
 
     Args:
@@ -118,7 +118,7 @@ def bench_groups(
     with exported(light, less, optimizations, profile) as low, exported(heavy, rows, optimizations, profile) as high:
         alone, both, answered = beside(low, high, seconds, rounds)
         changes, versions = changing(low, seconds, rounds)
-    return Found(model, light, heavy, rows, tuning, per_second, both, answered, alone, changes, versions, pools)
+    return GroupsFound(model, light, heavy, rows, tuning, per_second, both, answered, alone, changes, versions, pools)
 
 
 def throughput(model: Exported, seconds: float, rounds: int) -> tuple[tuple[int, int], dict[str, list[float]]]:

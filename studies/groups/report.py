@@ -1,13 +1,14 @@
-"""Records of `ctrlab bench groups` as tables in Markdown: requests per second, p99 beside others, and larger machines."""
+"""What `ctrlab bench groups` found as tables: requests per second, p99 beside others, and larger machines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ctrlab.profiling.markdown import interval, number, percent, table
+from ctrlab.profiling.markdown import interval, number, percent
 from ctrlab.profiling.records import found_in
+from ctrlab.profiling.report import Part, Report
 from ctrlab.profiling.timing import Interval
-from studies.groups.bench import PROCESSORS, SESSIONS, Found
+from studies.groups.bench import PROCESSORS, SESSIONS, GroupsFound
 from studies.groups.splitting import CORES, FITTED
 
 BASES = (*SESSIONS, *PROCESSORS[:2])
@@ -20,20 +21,27 @@ GAINS = ("model", "graph", *(f"{cores} cores" for cores in CORES))
 
 
 def tables(records: Sequence[Mapping]) -> str:
-    found = [(record["optimizations"], found_in(Found, record, "optimizations")) for record in records]
+    return report([(record["optimizations"], found_in(GroupsFound, record, "optimizations")) for record in records]).markdown()
+
+
+def report(found: Sequence[tuple[str, GroupsFound]]) -> Report:
+    """The tables of several graphs, each of which comes with its optimizations."""
     parts = {
-        "Requests per second, from a caller per core": (RATES, _rates),
-        "The light model's 99th percentile": (P99, _p99),
-        "What more threads in one pool cost": (POOLS, _pools),
-        "A group's gain on larger machines, estimated from that": (GAINS, _gains),
+        "Requests per second, from a caller per core": (RATES, _rates, 3),
+        "The light model's 99th percentile": (P99, _p99, 4),
+        "What more threads in one pool cost": (POOLS, _pools, 2),
+        "A group's gain on larger machines, estimated from that": (GAINS, _gains, 2),
     }
-    return "\n\n".join(
-        f"{said}:\n\n{table(headings, [line for each in found for line in lines(*each)])}"
-        for said, (headings, lines) in parts.items()
+    return Report(
+        [
+            Part.of(said, headings, (line for each in found for line in lines(*each)), words=words, kinds=2)
+            for said, (headings, lines, words) in parts.items()
+        ],
+        [f"{each.versions} versions of {each.light} came while they changed." for _, each in found],
     )
 
 
-def _rates(graph: str, found: Found) -> list[list[str]]:
+def _rates(graph: str, found: GroupsFound) -> list[list[str]]:
     lines = []
     for side, rates in found.per_second.items():
         name = f"tuned ({found.tuning[0]} intra, {found.tuning[1]} inter)" if side == "tuned" else side
@@ -47,7 +55,7 @@ def _ratio(ours: Sequence[float], theirs: Sequence[float] | None) -> str:
     return interval(Interval.of([one / other for one, other in zip(ours, theirs)])) if theirs else ""
 
 
-def _p99(graph: str, found: Found) -> list[list[str]]:
+def _p99(graph: str, found: GroupsFound) -> list[list[str]]:
     def ms(samples: Sequence[float]) -> str:
         return interval(Interval.of(samples), 1e3)
 
@@ -66,7 +74,7 @@ def _p99(graph: str, found: Found) -> list[list[str]]:
     ]
 
 
-def _pools(graph: str, found: Found) -> list[list[str]]:
+def _pools(graph: str, found: GroupsFound) -> list[list[str]]:
     """Those that the constants are of say nothing of how far they are off."""
     model, errors = found.pools.fitted(), found.pools.errors()
     return [
@@ -82,6 +90,6 @@ def _pools(graph: str, found: Found) -> list[list[str]]:
     ]
 
 
-def _gains(graph: str, found: Found) -> list[list[str]]:
+def _gains(graph: str, found: GroupsFound) -> list[list[str]]:
     model = found.pools.fitted()
     return [[found.model, graph, *(percent(model.gain(cores) - 1) for cores in CORES)]]

@@ -32,7 +32,7 @@ SAME = 1e-5
 
 
 @dataclass(frozen=True)
-class Row:
+class AgainstPeer:
     """One case compared with one peer.
 
     Attributes:
@@ -116,7 +116,7 @@ def bench_peers(
     ceilings: Ceilings | None,
     peers: Mapping[str, Peer] = PEERS,
     command: Callable[[Peer], list[str]] = environments.command,
-) -> list[Row]:
+) -> list[AgainstPeer]:
     """One row for each of the named cases (default: all) and each peer that supports it.
 
     Args:
@@ -131,7 +131,7 @@ def bench_peers(
     rows = []
     for case in track(chosen, "Measuring beside other libraries"):
         rivals = [peer for peer in wanted if case.kind in peer.kinds]
-        missing = {p.name: Row(case.name, case.shape, p.name, note=reasons[p.name]) for p in rivals if p.name in reasons}
+        missing = {p.name: AgainstPeer(case.name, case.shape, p.name, note=reasons[p.name]) for p in rivals if p.name in reasons}
         found = missing | _run_case(case, [OURS, *(p for p in rivals if p.name not in missing)], commands, size, ceilings)
         rows += [found[p.name] for p in rivals]
     return rows
@@ -150,7 +150,7 @@ def _available(peers: Sequence[Peer], command: Callable[[Peer], list[str]]) -> t
 
 def _run_case(
     case: Case, peers: Sequence[Peer], commands: Mapping[str, list[str]], size: profiles.Profile, ceilings: Ceilings | None
-) -> dict[str, Row]:
+) -> dict[str, AgainstPeer]:
     """{peer: its row}; the first of `peers` is our own side."""
     block = TINY_BLOCK_SECONDS if size.name == "tiny" else BLOCK_SECONDS
     with tempfile.TemporaryDirectory(prefix="ctrlab-peers-") as folder, contextlib.ExitStack() as workers:
@@ -168,15 +168,15 @@ def _run_case(
 
 def _row(
     case: Case, ours: _Side, other: _Side, samples: Mapping[str, list[float]], size: profiles.Profile, ceilings: Ceilings | None
-) -> Row:
+) -> AgainstPeer:
     name = other.peer.name
     versions = other.opened.get("versions", name)
     if other.reason:
-        return Row(case.name, case.shape, versions, note=other.reason)
+        return AgainstPeer(case.name, case.shape, versions, note=other.reason)
     difference = difference_of(ours.outputs, other.outputs)
     if difference is not None and not difference <= SAME:  # also true for NaN
         note = f"its outputs are {difference:.1g} from ours, where {SAME:.0g} is allowed: this is no comparison"
-        return Row(case.name, case.shape, versions, difference=difference, note=note)
+        return AgainstPeer(case.name, case.shape, versions, difference=difference, note=note)
     comparison = Comparison.of_samples(
         {name: samples[name], OURS.name: samples[OURS.name]},
         baseline=name,
@@ -184,7 +184,7 @@ def _row(
         work=Work.from_json(ours.opened["work"]) if ours.opened["work"] else None,
         ceilings=ceilings,
     )
-    return Row(case.name, case.shape, versions, comparison, difference, other.opened["note"])
+    return AgainstPeer(case.name, case.shape, versions, comparison, difference, other.opened["note"])
 
 
 def difference_of(ours: Path, theirs: Path) -> float | None:

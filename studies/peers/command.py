@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from ctrlab.cli.app import JsonOption, ProfileOption, console, import_tensorflow, require_files, write_json
 
 if TYPE_CHECKING:
-    from studies.peers.bench import Row
+    from ctrlab.profiling.report import Report
+    from studies.peers.bench import AgainstPeer
 
 
 def command(
@@ -32,33 +32,23 @@ def command(
     from studies.peers.bench import bench_peers
 
     rows = bench_peers(names or None, profile, ceilings())
-    out = console()
-    out.print(table_of(rows))
-    for case, shape in {row.case: row.shape for row in rows}.items():
-        out.print(f"{case}: {shape}", highlight=False, soft_wrap=True)
-    for row in rows:
-        if row.note:
-            out.print(f"{row.case}, {row.peer}: {row.note}", highlight=False, soft_wrap=True)
+    report(rows).show(console())
     write_json(json_path, [row.to_json() for row in rows])
 
 
-def table_of(rows: Sequence[Row]) -> Table:
+def report(rows: Sequence[AgainstPeer]) -> Report:
     """One line a case and peer; a peer that could not run has only its name."""
-    from ctrlab.profiling.machine import machine
+    from ctrlab.profiling.report import Part, Report
 
-    table = Table(title="Our step beside other libraries', both with all cores", caption=machine().line)
-    for heading in ("case", "peer"):
-        table.add_column(heading)
-    for heading in ("its ms", "our ms", "our % of bound", "times as fast", "we are", "largest difference"):
-        table.add_column(heading, justify="right")
-    for i, row in enumerate(rows):
-        if i and rows[i - 1].case != row.case:
-            table.add_section()
-        table.add_row(row.case, row.peer, *_figures(row))
-    return table
+    headings = ("case", "peer", "its ms", "our ms", "our % of bound", "times as fast", "we are", "largest difference")
+    lines = [[row.case, row.peer, *_figures(row)] for row in rows]
+    shapes = {row.case: row.shape for row in rows}
+    notes = [f"{case}: {shape}" for case, shape in shapes.items()]
+    notes += [f"{row.case}, {row.peer}: {row.note}" for row in rows if row.note]
+    return Report([Part("Our step beside other libraries', both with all cores", headings, lines, words=2, kinds=1)], notes)
 
 
-def _figures(row: Row) -> list[str]:
+def _figures(row: AgainstPeer) -> list[str]:
     if row.comparison is None:
         return ["-"] * 4 + ["missing", "-"]
     from studies.peers.environments import OURS

@@ -34,7 +34,7 @@ PLAIN = "plain Keras FM + MLP"
 
 
 @dataclass(frozen=True)
-class Row:
+class ModelQuality:
     """The quality of one model on one data set.
 
     Attributes:
@@ -54,7 +54,7 @@ class Row:
 
 def compare(
     data_set: str, models: Sequence[str] | None = None, seeds: int = 3, source: Literal["generated", "real"] = "real"
-) -> Iterator[Row]:
+) -> Iterator[ModelQuality]:
     """A row a model: the classic ones first, then plain Keras, then ours.
 
     Args:
@@ -80,7 +80,7 @@ def _usable(files: data.DataFiles) -> list[str]:
     return found
 
 
-def _classic(files: data.DataFiles, validation: Path) -> Iterator[Row]:
+def _classic(files: data.DataFiles, validation: Path) -> Iterator[ModelQuality]:
     fit, test = (pa.concat_tables([pq.read_table(path) for path in paths]) for paths in (files.train, files.test))
     for name, make in CLASSIC.items():
         found = {}
@@ -88,10 +88,10 @@ def _classic(files: data.DataFiles, validation: Path) -> Iterator[Row]:
             model, encode = make(files.schema, label, fit, pq.read_table(validation))
             found[label] = classic.quality(classic.labels(test, label), model.predict_proba(encode(test))[:, 1])
         auc, loss = ({label: [q[what]] for label, q in found.items()} for what in ("auc", "log_loss"))
-        yield Row(files.name, name, auc, loss, [])
+        yield ModelQuality(files.name, name, auc, loss, [])
 
 
-def _trained(files: data.DataFiles, validation: Path, name: str, seeds: int) -> Row:
+def _trained(files: data.DataFiles, validation: Path, name: str, seeds: int) -> ModelQuality:
     auc, loss = ({label.name: [] for label in files.schema.labels} for _ in range(2))
     epochs = []
     for seed in track(range(1, seeds + 1), f"{name} on {files.name}"):
@@ -102,7 +102,7 @@ def _trained(files: data.DataFiles, validation: Path, name: str, seeds: int) -> 
         for label in auc:
             auc[label].append(found.auc[label])
             loss[label].append(found.log_loss[label])
-    return Row(files.name, name, auc, loss, epochs)
+    return ModelQuality(files.name, name, auc, loss, epochs)
 
 
 def fit(model: keras.Model, files: data.DataFiles, validation: Path, size: int, seed: int) -> int:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from ctrlab.cli.app import JsonOption, console, import_tensorflow, require_files, write_json
 from ctrlab.errors import choose
 from ctrlab.model_names import DATA_SETS
 
 if TYPE_CHECKING:
-    from studies.quality.bench import Row
+    from ctrlab.profiling.report import Report
+    from studies.quality.bench import ModelQuality
 
 SAMPLES = ("criteo", "census_income", "rees46", "amazon_reviews")
 """Of the public samples those whose labels tell models apart: see data/README.md."""
@@ -42,18 +42,19 @@ def command(
         for row in compare(name, chosen, seeds):
             rows.append(row)
             write_json(json_path, [dataclasses.asdict(row) for row in rows])
-    console().print(table_of(rows))
+    report(rows).show(console())
 
 
-def table_of(rows: Sequence[Row]) -> Table:
+def report(rows: Sequence[ModelQuality]) -> Report:
     """One line a data set, label and model."""
-    table = Table("data set", "label", "model", "AUC", "of", "log loss", "epochs", title="Held-out rows; the median of the seeds")
-    for i, row in enumerate(rows):
-        if i and rows[i - 1].data_set != row.data_set:
-            table.add_section()
+    from ctrlab.profiling.report import Part, Report
+
+    lines = []
+    for row in rows:
         for label, found in row.auc.items():
             spread = f"{min(found):.4f} to {max(found):.4f}" if len(found) > 1 else ""
             loss = sorted(row.log_loss[label])[len(found) // 2]
             epochs = ", ".join(map(str, row.epochs))
-            table.add_row(row.data_set, label, row.model, f"{row.median(label):.4f}", spread, f"{loss:.4f}", epochs)
-    return table
+            lines.append([row.data_set, label, row.model, f"{row.median(label):.4f}", spread, f"{loss:.4f}", epochs])
+    headings = ("data set", "label", "model", "AUC", "of", "log loss", "epochs")
+    return Report([Part("Held-out rows; the median of the seeds", headings, lines, words=3, kinds=1)])

@@ -75,7 +75,7 @@ class Rung(Plain):
 
 
 @dataclass(frozen=True)
-class Found(Plain):
+class QuantizedModel(Plain):
     """A model's rungs.
 
     Attributes:
@@ -108,7 +108,7 @@ class Found(Plain):
         return max(fallen, default=None)
 
 
-def bench_quantized(model: str, data_set: str, source: Source = "generated", profile: str | None = None) -> Found:
+def bench_quantized(model: str, data_set: str, source: Source = "generated", profile: str | None = None) -> QuantizedModel:
     """The rungs of one model.
 
     Args:
@@ -145,7 +145,7 @@ def bench_quantized(model: str, data_set: str, source: Source = "generated", pro
         with trained.changed(lambda name, rows, bits=bits: rounded(rows, bits)):
             for task, area in _areas(trained.scores(), trained.labels, tasks).items():
                 curve[task].append(area)
-    return Found(model, files.name, source, len(trained.labels), rungs, exact, list(BITS), curve)
+    return QuantizedModel(model, files.name, source, len(trained.labels), rungs, exact, list(BITS), curve)
 
 
 def _generated(name: str, profile: profiles.Profile) -> tuple[Quantizable, DataFiles]:

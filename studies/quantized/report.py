@@ -1,12 +1,13 @@
-"""Records of `ctrlab bench quantized` as tables in Markdown: the rungs, and the AUC of fewer and fewer bits."""
+"""What `ctrlab bench quantized` found as tables: the rungs, and the AUC of fewer and fewer bits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ctrlab.profiling.markdown import interval, number, signed, table
+from ctrlab.profiling.markdown import interval, number, signed
+from ctrlab.profiling.report import Part, Report
 from ctrlab.profiling.timing import Interval
-from studies.quantized.bench import BITS, EXACT, Found
+from studies.quantized.bench import BITS, EXACT, FALL, QuantizedModel
 
 QUALITY = ("model", "rows", "task", "rung", "AUC, 1/1000", "calibration, 1/1000", "largest difference, 1/1000")
 COST = ("model", "rows", "rung", "weights, MB", "times smaller", "whole export, MB", "CPU us per request", "times less CPU")
@@ -14,23 +15,37 @@ CURVE = ("model", "rows", "task", "AUC in float32", *(f"{bits} bits" for bits in
 
 
 def tables(records: Sequence[Mapping]) -> str:
-    found = [Found.from_json(each) for record in records for each in record["models"]]
+    return report([QuantizedModel.from_json(each) for record in records for each in record["models"]]).markdown()
+
+
+def report(found: Sequence[QuantizedModel]) -> Report:
     parts = {
-        "AUC and calibration less those in float32": (QUALITY, _quality),
-        "Sizes and CPU time": (COST, _cost),
-        "AUC less that in float32, in 1/1000, with tables of fewer and fewer bits": (CURVE, _curve),
+        "AUC and calibration less those in float32": (QUALITY, _quality, 4),
+        "Sizes and CPU time": (COST, _cost, 3),
+        "AUC less that in float32, in 1/1000, with tables of fewer and fewer bits": (CURVE, _curve, 3),
     }
-    return "\n\n".join(
-        f"{said}:\n\n{table(headings, [line for each in found for line in lines(each)])}"
-        for said, (headings, lines) in parts.items()
+    return Report(
+        [
+            Part.of(said, headings, (line for each in found for line in lines(each)), words=words, kinds=1)
+            for said, (headings, lines, words) in parts.items()
+        ],
+        [_said(each, task) for each in found for task in each.auc],
     )
 
 
-def _names(found: Found) -> list[str]:
+def _said(found: QuantizedModel, task: str) -> str:
+    """Where the AUC falls."""
+    bits = found.falls_at(task)
+    falls = f"{bits} bits" if bits else f"none of {found.bits[0]} to {found.bits[-1]} bits"
+    area = f"AUC {found.auc[task]:.4f} on {found.rows:,} rows of {found.data_set}"
+    return f"{found.model}, {task}: {area}; {FALL:g} less at {falls}"
+
+
+def _names(found: QuantizedModel) -> list[str]:
     return [found.model, f"{found.data_set}, {found.source}"]
 
 
-def _quality(found: Found) -> list[list[str]]:
+def _quality(found: QuantizedModel) -> list[list[str]]:
     return [
         [
             *_names(found),
@@ -45,7 +60,7 @@ def _quality(found: Found) -> list[list[str]]:
     ]
 
 
-def _cost(found: Found) -> list[list[str]]:
+def _cost(found: QuantizedModel) -> list[list[str]]:
     exact = found.rungs[EXACT].weights_bytes
     return [
         [
@@ -61,7 +76,7 @@ def _cost(found: Found) -> list[list[str]]:
     ]
 
 
-def _curve(found: Found) -> list[list[str]]:
+def _curve(found: QuantizedModel) -> list[list[str]]:
     lines = []
     for task, area in found.auc.items():
         of_bits = dict(zip(found.bits, found.auc_of_bits[task]))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-
 from ctrlab.cli.app import JsonOption, ModelArgument, ProfileOption, console, import_tensorflow, require_files, write_json
 
 if TYPE_CHECKING:
     from ctrlab.distributed.simulator.measure import Parts
+    from ctrlab.profiling.report import Report
 
 
 def command(model: ModelArgument = "dlrm", profile: ProfileOption = None, json_path: JsonOption = None) -> None:
@@ -23,29 +22,26 @@ def command(model: ModelArgument = "dlrm", profile: ProfileOption = None, json_p
     from ctrlab.profiling.records import record
     from studies.simulator.measure import parts
 
-    found, out = parts(model, profile), console()
-    for table in tables_of(found):
-        out.print(table)
-    made = f"A thread hands over a tensor in {1e6 * found.tensor:.0f} us. XLA leaves {found.launches.compiled} launches"
-    out.print(f"{made} of {found.launches.ops}.", highlight=False, soft_wrap=True)
+    found = parts(model, profile)
+    report(found).show(console())
     write_json(json_path, record(**found.to_json()))
 
 
-def tables_of(found: Parts) -> tuple[Table, Table]:
-    """Steps beside the line through them; distinct ids."""
-    from ctrlab.profiling.machine import machine
+def report(found: Parts) -> Report:
+    """Steps beside the line through them; distinct ids; what launches cost."""
+    from ctrlab.profiling.report import Part, Report
     from ctrlab.profiling.timing import Interval
 
     fixed, per_example = found.line
     line = f"{1e3 * fixed:.2f} ms per step and {1e6 * per_example:.1f} us per example"
-    steps = Table(title=f"Steps of {found.model}: {line}", caption=machine().line)
-    ids = Table(title="Distinct ids of a batch")
-    for table, names in ((steps, ("examples", "ms", "the line, ms")), (ids, ("examples", "ids"))):
-        for name in names:
-            table.add_column(name, justify="right")
+    steps = []
     for examples, seconds in zip(found.examples, found.seconds):
         middle, fitted = 1e3 * Interval.of(seconds).median, 1e3 * (fixed + per_example * examples)
-        steps.add_row(f"{examples:,}", f"{middle:.2f}", f"{fitted:.2f} ({100 * (fitted / middle - 1):+.0f} %)")
-    for examples, count in zip(found.distinct.examples, found.distinct.ids):
-        ids.add_row(f"{examples:,.0f}", f"{count:,.0f}")
-    return steps, ids
+        steps.append([f"{examples:,}", f"{middle:.2f}", f"{fitted:.2f} ({100 * (fitted / middle - 1):+.0f} %)"])
+    ids = [[f"{examples:,.0f}", f"{count:,.0f}"] for examples, count in zip(found.distinct.examples, found.distinct.ids)]
+    parts = [
+        Part(f"Steps of {found.model}: {line}", ("examples", "ms", "the line, ms"), steps, words=0),
+        Part("Distinct ids of a batch", ("examples", "ids"), ids, words=0),
+    ]
+    made = f"A thread hands over a tensor in {1e6 * found.tensor:.0f} us. XLA leaves {found.launches.compiled} launches"
+    return Report(parts, [f"{made} of {found.launches.ops}."])

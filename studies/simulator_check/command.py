@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from ctrlab.cli.app import JsonOption, console, import_tensorflow, require_files, write_json
 from ctrlab.errors import BadData
 
 if TYPE_CHECKING:
     from ctrlab.distributed.simulator.check import Checked
+    from ctrlab.profiling.report import Report
 
 
 def command(
@@ -36,9 +37,53 @@ def command(
 
     of, others = read(record), read(held_out)
     found = check(of.measured, of.alone, others.measured, rate, cores)
-    out = console()
-    out.print(settings_table(found, of.measured[0].model))
-    out.print(errors_table(found))
+    report(found, of.measured[0].model).show(console())
+    write_json(json_path, found.to_json())
+
+
+def report(found: Checked, model: str) -> Report:
+    """Each setting, with the error of the simulator and of the null model; their errors; the constants."""
+    from ctrlab.profiling.report import Part, Report
+
+    return Report(
+        [
+            Part(
+                f"Steps of {model}",
+                ("", "workers", "examples", "Mbit/s", "measured, ms", "simulated", "error, %", "null's, %"),
+                _settings(found),
+                kinds=1,
+            ),
+            Part("The simulator beside the null model", ("errors, %", "worst", "mean", "spread"), _errors(found)),
+        ],
+        [*_constants(found)],
+    )
+
+
+def _settings(found: Checked) -> list[list[str]]:
+    lines = []
+    for kind, settings, nulls in (("fitted", found.used, found.null_used), ("held out", found.held_out, found.null_held_out)):
+        for each, null in zip(settings, nulls):
+            link = "the machine's" if each.megabits is None else f"{each.megabits:g}"
+            times = f"{1e3 * each.measured:.0f}", f"{1e3 * each.simulated:.0f}"
+            errors = (f"{100 * error:+.1f}" for error in (each.error, null.error))
+            lines.append([kind, str(each.workers), f"{each.batch:,}", link, *times, *errors])
+    return lines
+
+
+def _errors(found: Checked) -> list[list[str]]:
+    from ctrlab.distributed.simulator.check import Errors
+
+    lines = []
+    kinds = {"fitted": (found.used, found.null_used), "held out": (found.held_out, found.null_held_out)}
+    for kind, both in kinds.items():
+        for name, settings in zip(("simulator", "null model"), both):
+            errors = Errors.of(settings)
+            shown = f"{100 * errors.worst:.1f}", f"{100 * errors.bias:+.1f}", f"{100 * errors.spread:.1f}"
+            lines.append([f"{kind}, {name}", *shown])
+    return lines
+
+
+def _constants(found: Checked) -> Iterator[str]:
     model, host = found.fitted.model, found.fitted.host
     parts = {
         "per step": 1e3 * model.fixed,
@@ -48,43 +93,9 @@ def command(
         "per message": 1e3 * host.message,
         "per MB at least": 1e9 * host.byte,
     }
-    out.print(
-        "Null model: one process's line x how often threads share a core + measured bytes / rate + "
-        f"{1e3 * found.null.per_worker:.0f} ms x workers",
-        highlight=False,
-        soft_wrap=True,
-    )
-    out.print("ms " + ", ".join(f"{name} {ms:.3g}" for name, ms in parts.items()), highlight=False, soft_wrap=True)
-    write_json(json_path, found.to_json())
-
-
-def settings_table(found: Checked, model: str) -> Table:
-    """Each setting, with the error of the simulator and of the null model."""
-    title, caption = f"Steps of {model}", "Above the line: fitted. Below: held out."
-    names = ("workers", "examples", "Mbit/s", "measured, ms", "simulated", "error, %", "null's, %")
-    table = Table(*names, title=title, caption=caption)
-    for settings, nulls in ((found.used, found.null_used), (found.held_out, found.null_held_out)):
-        for each, null in zip(settings, nulls):
-            link = "the machine's" if each.megabits is None else f"{each.megabits:g}"
-            times = f"{1e3 * each.measured:.0f}", f"{1e3 * each.simulated:.0f}"
-            errors = (f"{100 * error:+.1f}" for error in (each.error, null.error))
-            table.add_row(str(each.workers), f"{each.batch:,}", link, *times, *errors)
-        table.add_section()
-    return table
-
-
-def errors_table(found: Checked) -> Table:
-    """Worst error, bias and spread, of what was fitted and of what was held out."""
-    from ctrlab.distributed.simulator.check import Errors
-
-    table = Table("errors, %", "worst", "mean", "spread", title="The simulator beside the null model")
-    kinds = {"fitted": (found.used, found.null_used), "held out": (found.held_out, found.null_held_out)}
-    for kind, both in kinds.items():
-        for name, settings in zip(("simulator", "null model"), both):
-            errors = Errors.of(settings)
-            shown = f"{100 * errors.worst:.1f}", f"{100 * errors.bias:+.1f}", f"{100 * errors.spread:.1f}"
-            table.add_row(f"{kind}, {name}", *shown)
-    return table
+    per_worker = f"{1e3 * found.null.per_worker:.0f} ms x workers"
+    yield f"Null model: one process's line x how often threads share a core + measured bytes / rate + {per_worker}"
+    yield "ms " + ", ".join(f"{name} {ms:.3g}" for name, ms in parts.items())
 
 
 def read(path: Path):

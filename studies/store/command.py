@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from ctrlab.cli.app import JsonOption, ProfileOption, console, import_tensorflow, require_files, write_json
-from ctrlab.cli.bench.scaled import scaled
 from ctrlab.paths import write_atomically
 
 if TYPE_CHECKING:
+    from ctrlab.profiling.report import Report
     from studies.store.bench import StoreBench
 
 
@@ -32,43 +31,44 @@ def command(
     require_files(json_path, html)
     import_tensorflow()
     from studies import pages
-    from studies.store.bench import PEERS, bench_store
+    from studies.store.bench import bench_store
 
     found = [bench_store(size, profile) for size in row_bytes or [64, 256]]
-    out = console()
     for each in found:
-        for name in each.missing:
-            out.print(f"{name} is left out: install {PEERS[name][1]} to have it measured.", highlight=False, soft_wrap=True)
-        out.print(table_of(each))
-        out.print(f"Write amplification of ctrlab: {each.write_amplification():.2f}", highlight=False)
+        report(each).show(console())
     write_json(json_path, [each.to_json() for each in found])
     if html:
         write_atomically(html, pages.of_stores(found))
 
 
-def table_of(found: StoreBench) -> Table:
+def report(found: StoreBench) -> Report:
     """Each store in each phase; ratios are of ours to the other's."""
     import numpy as np
 
-    from ctrlab.profiling.machine import machine
-    from studies.store.bench import PHASES
+    from ctrlab.profiling.markdown import interval, number
+    from ctrlab.profiling.report import Part, Report
+    from studies.store.bench import PEERS, PHASES
 
-    table = Table(title=f"Random reads and updates, {found.keys:,} rows of {found.row_bytes} bytes", caption=machine().line)
-    for heading in ("store", "phase"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("1000 rows/s", "ours is times as fast", "ms a batch, p50", "p99", "p99 compacting / p99", "% of bound"):
-        table.add_column(heading, justify="right")
+    headings = (
+        "store",
+        "phase",
+        "1000 rows/s",
+        "ours is times as fast",
+        "ms a batch, p50",
+        "p99",
+        "p99 compacting / p99",
+        "% of bound",
+    )
+    lines = []
     for name in found.stores:
         for phase in PHASES:
             p50, p99 = 1e3 * np.percentile(found.reads(name, phase), [50, 99])
-            table.add_row(
-                name,
-                phase,
-                f"{found.rows_per_second(name, phase).median / 1e3:.3g}",
-                "" if name == "ctrlab" else str(found.ratio(name, phase)),
-                f"{p50:.3g}",
-                f"{p99:.3g}",
-                str(found.stall(name)) if phase == "compacting" else "",
-                scaled(found.percent_of_bound(name), 1) if phase == "read" else "",
-            )
-    return table
+            faster = "" if name == "ctrlab" else str(found.ratio(name, phase))
+            stall = str(found.stall(name)) if phase == "compacting" else ""
+            bound = interval(found.percent_of_bound(name)) if phase == "read" else ""
+            per_second = number(found.rows_per_second(name, phase).median / 1e3)
+            lines.append([name, phase, per_second, faster, number(p50), number(p99), stall, bound])
+    said = f"Random reads and updates, {found.keys:,} rows of {found.row_bytes} bytes"
+    notes = [f"{name} is left out: install {PEERS[name][1]} to have it measured." for name in found.missing]
+    notes.append(f"Write amplification of ctrlab: {found.write_amplification():.2f}")
+    return Report([Part(said, headings, lines, words=2, kinds=1)], notes)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from ctrlab.cli.app import JsonOption, ProfileOption, console, import_tensorflow, require_files, write_json
 from ctrlab.paths import write_atomically
 
 if TYPE_CHECKING:
+    from ctrlab.profiling.report import Report
     from ctrlab.profiling.waiting import Waits, Watch
 
 
@@ -31,37 +31,36 @@ def command(
     from studies import pages
     from studies.waiting import bench as waiting
 
-    found, out = waiting.bench_waiting(profile), console()
+    found = waiting.bench_waiting(profile)
     for each in found:
-        out.print(table_of(each))
-        facts = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in each.facts.items())
-        out.print(f"A call of no key takes {1e3 * each.own:.2g} ms by itself; {facts}.", highlight=False, soft_wrap=True)
-        if each.facts.get("files_compacted") == 0:
-            nothing = "No file was compacted, so this says nothing of compaction: take a larger profile."
-            out.print(nothing, style="yellow", soft_wrap=True)
+        report(each).show(console())
     write_json(json_path, [each.to_json() for each in found], indent=None)  # a line a number would be many
     if html:
         write_atomically(html, pages.of_waits(found))
 
 
-def table_of(found: Waits) -> Table:
+def report(found: Waits) -> Report:
     """Each thing that went on below the quiet time it is paired with, over all rounds; the longest waits are of the worst round.
 
     "beyond": the longest call less what the control thread waited at most in the same phase.
     """
     from ctrlab.profiling.machine import machine
+    from ctrlab.profiling.report import Part, Report
 
-    asked = [f"{phase} {most:g}, {1e3 * beyond:g} ms" for phase, (most, beyond) in found.asked.items() if phase in found.phases]
-    table = Table(title=found.title, caption=f"{machine().line}\nasked, at most: {'; '.join(asked)}")
-    table.add_column("meanwhile", no_wrap=True)
-    for heading in ("p50, ms", "p99", "max", "control", "p99 / quiet", "beyond"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    lines = []
     for phase in found.phases:
         pairs = found.pairs(phase)
-        table.add_row("(quiet)", *_times([pair.quiet for pair in pairs]), style="dim")
+        lines.append(["(quiet)", *_times([pair.quiet for pair in pairs]), "", ""])
         busy = _times([pair.busy for pair in pairs])
-        table.add_row(phase, *busy, str(found.ratio(phase)), f"{1e3 * found.beyond_control(phase):.3g}")
-    return table
+        lines.append([phase, *busy, str(found.ratio(phase)), f"{1e3 * found.beyond_control(phase):.3g}"])
+    asked = [f"{phase} {most:g}, {1e3 * beyond:g} ms" for phase, (most, beyond) in found.asked.items() if phase in found.phases]
+    caption = f"{machine().line}\nasked, at most: {'; '.join(asked)}"
+    part = Part(found.title, ("meanwhile", "p50, ms", "p99", "max", "control", "p99 / quiet", "beyond"), lines, caption=caption)
+    facts = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in found.facts.items())
+    notes = [f"A call of no key takes {1e3 * found.own:.2g} ms by itself; {facts}."]
+    if found.facts.get("files_compacted") == 0:
+        notes.append("No file was compacted, so this says nothing of compaction: take a larger profile.")
+    return Report([part], notes)
 
 
 def _times(watches: list[Watch]) -> list[str]:

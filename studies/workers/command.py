@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from ctrlab.cli.app import (
     JsonOption,
@@ -47,11 +46,10 @@ def command(
     from ctrlab import optimizations as ladder
     from ctrlab.distributed.simulator.measure import Job
     from ctrlab.profiles import current
-    from ctrlab.profiling.machine import machine
     from ctrlab.profiling.progress import track
     from ctrlab.profiling.records import record
     from studies.workers.bench import bench
-    from studies.workers.report import SENT, STEPS, sent, steps
+    from studies.workers.report import report
 
     job = Job(model, list(ladder.resolve(optimizations)), embedding, current(profile).name, seed)
 
@@ -59,11 +57,7 @@ def command(
         return track(range(rounds), name)
 
     found = bench(job, sizes["--batches"], sizes["--workers"], speeds, shown)
-    for title, headings, lines in (("What a worker sends", SENT, sent), ("What slow links cost", STEPS, steps)):
-        table = Table(*headings, title=title, caption=machine().line)
-        for line in lines(found):
-            table.add_row(*line)
-        console().print(table)
+    report([found]).show(console())
     write_json(json_path, record(**found.to_json()))
 
 

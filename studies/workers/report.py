@@ -1,12 +1,13 @@
-"""Records of `ctrlab bench workers` as tables in Markdown: what a step sends, and what slow links cost it."""
+"""What `ctrlab bench workers` found as tables: what a step sends, and what slow links cost it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from ctrlab.distributed.simulator.measured import Found, Measured
-from ctrlab.profiling.markdown import interval, number, percent, table
+from ctrlab.profiling.markdown import interval, number, percent
 from ctrlab.profiling.records import found_in
+from ctrlab.profiling.report import Part, Report
 from ctrlab.profiling.timing import Interval
 
 SENT = ("model", "batch", "workers", "kB per step", "least kB", "% of bound", "packets", "all-reduces", "all-to-alls")
@@ -14,15 +15,20 @@ STEPS = ("model", "batch", "workers", "link", "step, ms", "times one worker's pa
 
 
 def tables(records: Sequence[Mapping]) -> str:
-    found = [found_in(Found, record) for record in records]
-    parts = {"What a worker sends per step": (SENT, sent), "What slow links cost": (STEPS, steps)}
-    return "\n\n".join(
-        f"{said}:\n\n{table(headings, [line for each in found for line in lines(each)])}"
-        for said, (headings, lines) in parts.items()
+    return report([found_in(Found, record) for record in records]).markdown()
+
+
+def report(found: Sequence[Found]) -> Report:
+    parts = {"What a worker sends per step": (SENT, _sent), "What slow links cost": (STEPS, _steps)}
+    return Report(
+        [
+            Part.of(said, headings, (line for each in found for line in lines(each)), kinds=3)
+            for said, (headings, lines) in parts.items()
+        ]
     )
 
 
-def sent(found: Found) -> list[list[str]]:
+def _sent(found: Found) -> list[list[str]]:
     """Over links as fast as the machine, whose packets have no share of their own in the bytes."""
     return [
         [
@@ -39,7 +45,7 @@ def sent(found: Found) -> list[list[str]]:
     ]
 
 
-def steps(found: Found) -> list[list[str]]:
+def _steps(found: Found) -> list[list[str]]:
     lines = []
     for m in found.measured:
         free, alone = found.of(m.batch, m.workers, None), found.part(m)

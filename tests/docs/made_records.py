@@ -12,9 +12,9 @@ from ctrlab.distributed.traffic import Traffic
 from ctrlab.fleet.allocation import POLICIES
 from ctrlab.fleet.curve import ServiceCurve
 from ctrlab.fleet.experiment import Experiment
-from ctrlab.server.bench.beside_stock import SIDES, STOCK, Row
-from studies.fleet.check import Check, Setting
-from studies.groups.bench import LAYOUTS, PROCESSORS, SESSIONS, Found
+from ctrlab.server.bench.beside_stock import SIDES, STOCK, SideOnModel
+from studies.fleet.check import Check, PoolTimes
+from studies.groups.bench import LAYOUTS, PROCESSORS, SESSIONS, GroupsFound
 from studies.groups.splitting import FITTED, HELD_OUT, Pools
 from studies.quantized import bench as quantized
 
@@ -40,7 +40,7 @@ class Made:
                     most = [self.numbers(size, 3) if count > 1 else [] for size in (120, 20)]
                     if side.name == STOCK and count > 1:
                         most[1] = [0.0] * 3
-                    rows.append(Row(model, side.name, count, self.numbers(5e-3), alone, 0.0585, *most, 1e-7))
+                    rows.append(SideOnModel(model, side.name, count, self.numbers(5e-3), alone, 0.0585, *most, 1e-7))
         return {"machine": MACHINE, "rows": [dataclasses.asdict(row) for row in rows]}
 
     def groups(self, model: str, graph: str) -> dict:
@@ -51,13 +51,13 @@ class Made:
         pools = Pools(threads, [self.numbers(2e-3 + 1e-5 * n) for n in threads])
         rates = of((*SESSIONS, *PROCESSORS), 800)
         p99 = (of(LAYOUTS, 5e-3), of(LAYOUTS, 90), of(LAYOUTS, 2e-3), of(LAYOUTS, 8e-3))
-        found = Found(model, "deepfm", "dien", 200, (1, 2), rates, *p99, 36, pools)
+        found = GroupsFound(model, "deepfm", "dien", 200, (1, 2), rates, *p99, 36, pools)
         return found.to_json() | {"machine": MACHINE, "optimizations": graph}
 
     def fleet(self, cores: int | None = 128) -> dict:
         curves = {model: ServiceCurve(*self.numbers(1e-3, 4), 0.05, (0.9, 1.1)) for model in ("deepfm", "dien")}
         settings = tuple(
-            Setting(pools, busy, model, *self.numbers(4e-3, 4), int(self.rng.integers(100, 9_999)))
+            PoolTimes(pools, busy, model, *self.numbers(4e-3, 4), int(self.rng.integers(100, 9_999)))
             for pools in ("2 together", "1 each")
             for busy in (0.3, 0.7)
             for model in curves
@@ -76,7 +76,7 @@ class Made:
         rungs = {name: rung(size) for name, size in zip(quantized.RUNGS, (10_139_648, 5_978_112, 4_417_536))}
         area = dict.fromkeys(tasks, 0.6843)
         curve = {task: [0.6843, 0.6843, 0.6842, 0.6841, 0.6835, 0.681 if falls else 0.6834, 0.6834] for task in tasks}
-        one = quantized.Found(model, "criteo", "real", 27_646, rungs, area, list(quantized.BITS), curve)
+        one = quantized.QuantizedModel(model, "criteo", "real", 27_646, rungs, area, list(quantized.BITS), curve)
         return {"machine": MACHINE, "profile": "lesson", "models": [one.to_json()]}
 
     def workers(self, counts: tuple[int, ...], rates: tuple[float, ...]) -> dict:

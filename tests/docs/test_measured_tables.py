@@ -109,7 +109,7 @@ def test_what_is_no_record_is_a_sentence(records, tmp_path):
             tables.recorded(tmp_path)
     with pytest.raises(BadData, match=r"groups.json has records of `ctrlab bench groups`; one is none"):
         tables.rendered("groups", records["serving"])
-    with pytest.raises(BadData, match=r"groups.json has records .* \(Found can't be read: it has no field \$\.odd\.\)"):
+    with pytest.raises(BadData, match=r"groups.json has records .* \(GroupsFound can't be read: it has no field \$\.odd\.\)"):
         tables.rendered("groups", [record | {"odd": 1} for record in records["groups"]])
     with pytest.raises(BadData, match=r"page.md has no place for a table, a line <!-- serving: ... -->, of serving, groups"):
         tables.page("nothing", records, "page.md")

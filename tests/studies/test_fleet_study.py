@@ -13,6 +13,7 @@ from studies.fleet import check
 from studies.fleet import vary as experiments
 
 
+@pytest.mark.study
 def test_the_command(tmp_path, monkeypatch):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("two pools need two CPUs")
@@ -23,7 +24,6 @@ def test_the_command(tmp_path, monkeypatch):
     monkeypatch.setattr(experiments, "REQUESTS", 500)
     out = tmp_path / "fleet.json"
     arguments = [
-        "bench",
         "fleet",
         "deepfm",
         "mmoe",

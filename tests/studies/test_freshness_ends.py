@@ -8,7 +8,7 @@ import pytest
 
 from ctrlab.errors import CtrlabError
 from studies.freshness import bench as freshness
-from studies.freshness.bench import Setting, measure
+from studies.freshness.bench import LoopTimes, measure
 
 
 def test_sigterm_leaves_no_command_and_no_folder(monkeypatch):
@@ -24,7 +24,7 @@ def test_sigterm_leaves_no_command_and_no_folder(monkeypatch):
     before = signal.signal(signal.SIGTERM, mine := lambda *_: None)
     try:
         with pytest.raises(SystemExit) as ended:
-            measure("din", Setting(), "tiny")
+            measure("din", LoopTimes(), "tiny")
         assert ended.value.code == 128 + signal.SIGTERM and signal.getsignal(signal.SIGTERM) is mine
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -35,7 +35,7 @@ def test_sigterm_leaves_no_command_and_no_folder(monkeypatch):
 @pytest.mark.parametrize("rate", [math.inf, math.nan, 0.0, -1.0])
 def test_a_rate_is_a_number(rate):
     with pytest.raises(CtrlabError, match="rows per second"):
-        Setting(rows_per_second=rate)
+        LoopTimes(rows_per_second=rate)
 
 
 def test_the_client_ends_in_time_however_much_it_was_to_ask_for(monkeypatch):
@@ -47,7 +47,7 @@ def test_the_client_ends_in_time_however_much_it_was_to_ask_for(monkeypatch):
     monkeypatch.setattr(freshness.time, "monotonic", lambda: next(now))
     monkeypatch.setattr(freshness.time, "sleep", lambda seconds: None)
     client = object.__new__(freshness._Client)
-    client._setting, client._batches, client.problems = Setting(rows_per_second=1e12, seconds=60), [({}, Labels())] * 100, []
+    client._setting, client._batches, client.problems = LoopTimes(rows_per_second=1e12, seconds=60), [({}, Labels())] * 100, []
     client._ask = lambda features: asked.append(1) or "id"
     client.run(lambda: None)
     assert len(asked) < 60

@@ -18,7 +18,7 @@ from ctrlab.model_names import DATA_SETS
 from ctrlab.models import build
 from studies.app import app
 from studies.graphs import bench as graphs
-from studies.graphs.bench import HASHING, ONNX, SAME, TENSORFLOW, Row
+from studies.graphs.bench import HASHING, ONNX, SAME, TENSORFLOW, GraphCost
 
 FAKE = str(Path(__file__).with_name("fake_onnx.py"))
 OURS = ("stock, our processor", "all, our processor")
@@ -65,7 +65,7 @@ def test_every_side_has_its_figures(bench):
     ]
     for row in rows:
         assert len(row.cpu) == 3 and min(row.cpu) > 0 and row.difference <= SAME
-        assert Row.from_json(json.loads(json.dumps(row.to_json()))) == row
+        assert GraphCost.from_json(json.loads(json.dumps(row.to_json()))) == row
     onnx = rows[1]
     assert (onnx.versions, onnx.note, onnx.cpu) == ("onnxruntime 0.0", "fake", (1e-6,) * 3)
     assert onnx.less_than(rows[0]).median == pytest.approx(np.median(rows[0].cpu) / 1e-6)
@@ -199,7 +199,7 @@ def test_the_command(bench, tmp_path, monkeypatch):
     assert "missing" in found.output and "din, 3 rows, onnxruntime: tf2onnx can't convert it: Tensorflow op" in found.output
     record = json.loads(out.read_text())
     assert record["profile"] == "tiny" and record["machine"]
-    assert [Row.from_json(row).side for row in record["rows"]] == [TENSORFLOW, ONNX, *OURS, *HASHING.values()]
+    assert [GraphCost.from_json(row).side for row in record["rows"]] == [TENSORFLOW, ONNX, *OURS, *HASHING.values()]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from ctrlab.serving.graph import OUTPUT, opened
 from ctrlab.serving.processor import Processor
 from studies.app import app
 from studies.groups import bench as groups
-from studies.groups.bench import LAYOUTS, PROCESSORS, SESSIONS, Found
+from studies.groups.bench import LAYOUTS, PROCESSORS, SESSIONS, GroupsFound
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two members need two CPUs")
 
@@ -52,6 +52,7 @@ def test_open_loops_count_from_the_time_due():
     assert groups.open_loop(lambda: time.sleep(next(calls, 0.0)), 100, 0.5, seed=0) > 0.15
 
 
+@pytest.mark.study
 @pytest.mark.timeout(600)
 def test_the_command(tmp_path, monkeypatch):
     monkeypatch.setattr(groups, "tunings", lambda: [(1, 1), (2, 1)])
@@ -63,9 +64,9 @@ def test_the_command(tmp_path, monkeypatch):
     assert found.exit_code == 0, found.output
     written = json.loads(out.read_text())
     del written["machine"], written["optimizations"]
-    record = Found.from_json(written)
+    record = GroupsFound.from_json(written)
     assert tuple(record.per_second) == (*SESSIONS, *PROCESSORS) and record.tuning in groups.tunings()
     for each in (record.beside, record.alone, record.changing, record.heavy_per_second):
         assert each.keys() == LAYOUTS.keys() and all(len(of) == 3 and min(of) > 0 for of in each.values())
     assert all(min(of) > 0 for of in record.pools.cpu)
-    assert "x tuned" in found.output and "a group's gain, estimated" in found.output and "group, by model" in found.output
+    assert "A group's gain on larger machines, estimated" in found.output and "group, by model" in found.output

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -164,7 +165,7 @@ def test_an_exchange_costs_a_round_trip_and_a_ring_a_delay_for_each_hop():
     with contextlib.ExitStack() as last:
         relayed = [last.enter_context(Relay(address, delay)).address for address in own]
         seen = [tuple(own[j] if j == i else relayed[j] for j in range(count)) for i in range(count)]
-        seconds = json.loads(run_workers(count, "delay_worker.py", addresses=seen)[0])
+        seconds = json.loads(run_workers(count, Path(__file__).with_name("delay_worker.py"), addresses=seen)[0])
     assert seconds["exchanged"] > 0.95 * 2 * delay
     assert seconds["summed"] > 0.95 * 2 * (count - 1) * delay
     assert seconds["gathered"] > 0.95 * 2 * delay

@@ -36,6 +36,7 @@ def outputs(tmp_path_factory):
     return outputs
 
 
+@pytest.mark.study
 def test_our_models_train(outputs):
     with np.load(outputs(OURS, "din")) as found:
         assert len(set(found["losses"])) == cases.CHECKED_STEPS

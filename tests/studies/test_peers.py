@@ -12,7 +12,7 @@ from rich.console import Console
 from ctrlab.errors import CtrlabError, UnknownName
 from ctrlab.profiling.work import Ceilings
 from studies.peers import bench
-from studies.peers.command import table_of
+from studies.peers.command import report
 from studies.peers.environments import Peer
 
 CEILINGS = Ceilings(sgemm=1e11, bf16=1e11, stream=1e10, stream_one_thread=1e10, random_rows=1e7, sigmoids=1e9, device="fake")
@@ -39,7 +39,7 @@ def run(monkeypatch):
 
 def text_of(rows):
     console = Console(width=200, file=io.StringIO())
-    console.print(table_of(rows))
+    console.print(report(rows).parts[0].table())
     return console.file.getvalue()
 
 
@@ -57,7 +57,7 @@ def test_the_standing_is_the_intervals(ratio, standing):
     noise = np.linspace(0.9, 1.1, 11)
     samples = {"peer": noise * (ratio or 1.0), "ctrlab": np.ones(11) if ratio is None else noise}
     comparison = bench.Comparison.of_samples(samples, baseline="peer", profile="lesson")
-    assert bench.Row("case", "shape", "peer", comparison).standing == standing
+    assert bench.AgainstPeer("case", "shape", "peer", comparison).standing == standing
 
 
 def test_a_peer_that_can_not_be_had_is_listed_and_the_others_run(run):

@@ -99,7 +99,7 @@ def test_each_constant_is_tried_or_has_no_say():
     for name in published.ELSEWHERE:
         for times in (0.1, 10):
             of = published.BASE | {name: published._possible(name, times * published.BASE[name])}
-            assert speedup(published._model(of), published._cluster(of), 4, 8, [2_048]) == BESIDE
+            assert speedup(published.model_of(of), published.cluster_of(of), 4, 8, [2_048]) == BESIDE
 
 
 BESIDE = speedup(published.aws_model(), published.aws_cluster(), 4, 8, [2_048])
@@ -108,12 +108,17 @@ BESIDE = speedup(published.aws_model(), published.aws_cluster(), 4, 8, [2_048])
 def test_constants_of_a_conclusion_are_those_of_the_cases():
     for name, value in published.BASE.items():
         other = published.BASE | {name: published._possible(name, 0.5 * value)}
-        before = (published._model(published.BASE, True), published._cluster(published.BASE), published.BASE["examples per step"])
-        assert (published._model(other, True), published._cluster(other), other["examples per step"]) != before, name
-    assert published._model(published.BASE, True) == published.aws_model(compiled=True)
-    assert published._cluster(published.BASE, 4) == published.aws_cluster(per_node=4)
+        before = (
+            published.model_of(published.BASE, True),
+            published.cluster_of(published.BASE),
+            published.BASE["examples per step"],
+        )
+        assert (published.model_of(other, True), published.cluster_of(other), other["examples per step"]) != before, name
+    assert published.model_of(published.BASE, True) == published.aws_model(compiled=True)
+    assert published.cluster_of(published.BASE, 4) == published.aws_cluster(per_node=4)
 
 
+@pytest.mark.study
 def test_all_constants_are_varied_together():
     """Shares of 400 draws, so within some 5 %: few win behind one loop nearly wherever the constants lie."""
     near, far = published.joint(2.0), published.joint(8.0)
@@ -162,6 +167,7 @@ def test_the_best_number_of_workers_is_that_of_the_least_step():
     assert wider(model, 8e6, constants.V100).per_example == pytest.approx(2 * model.per_example)
 
 
+@pytest.mark.study
 def test_the_command_shows_every_case():
     ran = CliRunner(env={"COLUMNS": "130"}).invoke(app, ["published"])
     assert ran.exit_code == 0, ran.output

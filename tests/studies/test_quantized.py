@@ -11,19 +11,19 @@ from ctrlab.errors import CtrlabError
 from studies.app import app
 from studies.quality import bench as quality
 from studies.quantized import bench as quantized
-from studies.quantized.bench import BITS, RUNGS, Found, Rung
+from studies.quantized.bench import BITS, RUNGS, QuantizedModel, Rung
 
 
 def rung(auc, calibration, cpu) -> Rung:
     return Rung({"label": auc}, {"label": calibration}, 0.0, 8, 9, cpu)
 
 
-def found(auc_of_bits) -> Found:
+def found(auc_of_bits) -> QuantizedModel:
     rungs = {
         "float32": rung([0.7, 0.8, 0.9], [1.0, 1.1, 1.2], [3.0, 4.0, 6.0]),
         "int8_rows": rung([0.6, 0.75, 0.9], [1.1, 1.2, 1.1], [1.0, 2.0, 2.0]),
     }
-    return Found("deepfm", "food_delivery", "generated", 9, rungs, {"label": 0.8}, [8, 4, 2], {"label": auc_of_bits})
+    return QuantizedModel("deepfm", "food_delivery", "generated", 9, rungs, {"label": 0.8}, [8, 4, 2], {"label": auc_of_bits})
 
 
 def test_rungs_are_compared_slice_by_slice_and_round_by_round():
@@ -50,7 +50,7 @@ def test_the_command(tmp_path):
     assert "int8_rows" in ran.output and "deepfm, clicked: AUC 0." in ran.output
     record = json.loads(out.read_text())
     assert record["profile"] == "tiny"
-    [one] = [Found.from_json(each) for each in record["models"]]
+    [one] = [QuantizedModel.from_json(each) for each in record["models"]]
     assert list(one.rungs) == list(RUNGS) and one.bits == list(BITS) and one.rows == 820
     sizes = [each.weights_bytes for each in one.rungs.values()]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > 1.3 * sizes[1]
@@ -65,6 +65,7 @@ def test_the_command(tmp_path):
     )
 
 
+@pytest.mark.study
 @pytest.mark.timeout(600)
 def test_real_rows_are_trained_on_until_they_gain_no_more(monkeypatch):
     """Two tasks; the rows are generated ones of the data set that stands in for Taobao's."""

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ctrlab.distributed.simulator import measure
 from ctrlab.distributed.simulator.measure import Parts
-from studies.simulator.command import tables_of
+from studies.simulator import measure
+from studies.simulator.command import report
 
 RECORD = json.loads((Path(__file__).parents[2] / "data" / "measurements" / "simulator.json").read_text())
 
 
+@pytest.mark.study
 def test_parts_of_a_step_are_measured():
     found = measure.parts("deepfm", "tiny", examples=(64, 256))
     assert {len(times) for times in found.seconds} == {3} and min(map(min, found.seconds)) > 0
@@ -27,8 +28,7 @@ def test_a_record_is_read_and_shown():
     found = Parts.from_json({name: value for name, value in RECORD.items() if name != "machine"})
     out = Console(width=100)
     with out.capture() as shown:
-        for table in tables_of(found):
-            out.print(table)
+        report(found).show(out)
     fixed, per_example = found.line
     assert f"{1e3 * fixed:.2f} ms per step" in shown.get() and f"{1e6 * per_example:.1f} us per example" in shown.get()
     assert f"{found.distinct(1_024):,.0f}" in shown.get()

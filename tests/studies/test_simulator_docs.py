@@ -31,11 +31,12 @@ def test_errors_are_those_of_the_check():
     said = rows("error")
     assert len(said) == 4
     for name, cells in said.items():
-        assert re.search(rf"{name} +│ +" + r" +│ ".join(map(re.escape, (cells[0], *cells[1:]))), ran.output), name
+        assert re.search(rf"{name} +│ +" + r" +│ +".join(map(re.escape, (cells[0], *cells[1:]))), ran.output), name
     per_worker = re.search(r"(\d+) ms x workers", ran.output)[1]
     assert f"{per_worker} ms per worker" in PART
 
 
+@pytest.mark.study
 def test_shares_of_draws_are_those_of_the_command():
     said, joint = rows("% of draws"), {factor: published.joint(factor) for factor in published.FACTORS}
     assert list(said) == list(joint[2.0])

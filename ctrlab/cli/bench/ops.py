@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from ctrlab.cli.app import JsonOption, ProfileOption, console, import_tensorflow, require_files, write_json
 
@@ -25,25 +24,18 @@ def command(
     require_files(json_path)
     import_tensorflow()
     from ctrlab.ops.benches import bench_ops
-    from ctrlab.profiling.machine import machine
+    from ctrlab.profiling.markdown import number
+    from ctrlab.profiling.report import Part, Report
 
     rows = bench_ops(names or None, profile)
-    table = Table(title="Ops, forward and backward", caption=machine().line)
-    for heading in ("bench", "implementation"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("milliseconds", "% of bound"):
-        table.add_column(heading, justify="right")
-    table.add_column("times as fast as")
-    table.add_column("% of its gap closed", justify="right")
-    for i, row in enumerate(rows):
-        if i and rows[i - 1].bench != row.bench:
-            table.add_section()
+    lines = []
+    for row in rows:
         measured = row.measurement
         closed = "\n".join(f"{percent:.0f}" for percent in row.closed.values())
         ratios = "\n".join(f"{name}: {ratio}" for name, ratio in row.speedup.items())
-        table.add_row(row.bench, row.variant, f"{1e3 * measured.median:.3g}", f"{measured.percent_of_bound:.2g}", ratios, closed)
-    out = console()
-    out.print(table)
-    for bench, shape in {row.bench: row.shape for row in rows}.items():
-        out.print(f"{bench}: {shape}", highlight=False, soft_wrap=True)
+        lines.append([row.bench, row.variant, number(1e3 * measured.median), f"{measured.percent_of_bound:.2g}", ratios, closed])
+    headings = ("bench", "implementation", "milliseconds", "% of bound", "times as fast as", "% of its gap closed")
+    shapes = {row.bench: row.shape for row in rows}
+    notes = [f"{bench}: {shape}" for bench, shape in shapes.items()]
+    Report([Part("Ops, forward and backward", headings, lines, words=2, kinds=1)], notes).show(console())
     write_json(json_path, [row.to_json() for row in rows])

@@ -95,7 +95,7 @@ SIDES = (
 
 
 @dataclass(frozen=True)
-class Row:
+class SideOnModel:
     """A side on a model.
 
     Attributes:
@@ -118,7 +118,7 @@ class Row:
     difference: float
 
 
-def bench_serving(models: Sequence[str], profile: str | None = None) -> Iterator[Row]:
+def bench_serving(models: Sequence[str], profile: str | None = None) -> Iterator[SideOnModel]:
     """A row a model, number of `CANDIDATES` and side. The most requests are searched for the largest number.
 
     Raises:
@@ -136,7 +136,7 @@ def bench_serving(models: Sequence[str], profile: str | None = None) -> Iterator
                 yield from _of_model(Path(folder), model, files, table, count, size, count == max(CANDIDATES))
 
 
-def _of_model(folder, model, files, table, count, size, searches) -> Iterator[Row]:
+def _of_model(folder, model, files, table, count, size, searches) -> Iterator[SideOnModel]:
     token = secrets.token_hex(8)
     with contextlib.ExitStack() as held:
         running = {side.name: held.enter_context(_started(side, folder, model, token)) for side in SIDES}
@@ -177,7 +177,7 @@ def _of_model(folder, model, files, table, count, size, searches) -> Iterator[Ro
                 )
     for name in running:
         found = [most[within].get(name, []) for within in (limit, SHORT)]
-        yield Row(model, name, count, cpu[name], graphs.get(name, []), limit, *found, apart[name])
+        yield SideOnModel(model, name, count, cpu[name], graphs.get(name, []), limit, *found, apart[name])
 
 
 def _bodies(files, table, inputs, count: int, format: requests.Format) -> list[Body]:
@@ -308,6 +308,6 @@ def _cpu(pid: int) -> float:
     return time.clock_gettime(clock.value)
 
 
-def ratio(stock: Row, row: Row) -> Interval:
+def ratio(stock: SideOnModel, row: SideOnModel) -> Interval:
     """How many times less CPU a request of this side takes than one of the first side."""
     return Interval.of([theirs / ours for theirs, ours in zip(stock.cpu, row.cpu)])

@@ -1,12 +1,14 @@
-"""Records of `ctrlab bench serving` as tables in Markdown: for each number of candidates CPU time, and the most requests."""
+"""What `ctrlab bench serving` found as tables: for each number of candidates CPU time, and the most requests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ctrlab.profiling.markdown import interval, number, table
+from ctrlab.profiling.markdown import interval, number
+from ctrlab.profiling.report import Part, Report
 from ctrlab.profiling.timing import Interval
-from ctrlab.server.bench.beside_stock import LIMIT, SHORT, STOCK, Row, ratio
+from ctrlab.server.bench import beside_stock
+from ctrlab.server.bench.beside_stock import LIMIT, SHORT, SideOnModel, ratio
 
 BARE = "stock, our processor"
 """With whose graph the others are compared where there is no front."""
@@ -15,21 +17,25 @@ MOST = ("model", "side", "limit, ms", "requests per s within it", "times the sto
 
 
 def tables(records: Sequence[Mapping]) -> str:
-    rows = [Row(**row) for record in records for row in record["rows"]]
+    return report([SideOnModel(**row) for record in records for row in record["rows"]]).markdown()
+
+
+def report(rows: Sequence[SideOnModel]) -> Report:
     found = []
     for count in sorted({row.rows for row in rows}):
         chosen = [row for row in rows if row.rows == count]
         sides = {(row.model, row.side): row for row in chosen}
         said = f"{count} candidates" if count > 1 else "One candidate"
-        found.append(f"{said}, CPU time:\n\n{table(CPU, [_cpu(row, sides) for row in chosen])}")
+        found.append(Part.of(f"{said}, CPU time", CPU, (_cpu(row, sides) for row in chosen), words=2, kinds=1))
         if searched := [row for row in chosen if row.most]:
             said += f", the most requests; the limit is {LIMIT:g} times the stock server's unloaded median"
-            found.append(f"{said}:\n\n{table(MOST, [_most(row, sides[row.model, STOCK]) for row in searched])}")
-    return "\n\n".join(found)
+            lines = (_most(row, sides[row.model, beside_stock.STOCK]) for row in searched)
+            found.append(Part.of(said, MOST, lines, words=2, kinds=1))
+    return Report(found)
 
 
-def _cpu(row: Row, sides: Mapping[tuple[str, str], Row]) -> list[str]:
-    stock, bare = sides[row.model, STOCK], sides[row.model, BARE]
+def _cpu(row: SideOnModel, sides: Mapping[tuple[str, str], SideOnModel]) -> list[str]:
+    stock, bare = sides[row.model, beside_stock.STOCK], sides[row.model, BARE]
     cells = [row.model, row.side, number(1e6 * Interval.of(row.cpu).median)]
     cells.append("" if row is stock else interval(ratio(stock, row)))
     if not row.alone:
@@ -38,7 +44,7 @@ def _cpu(row: Row, sides: Mapping[tuple[str, str], Row]) -> list[str]:
     return [*cells, number(1e6 * Interval.of(row.alone).median), "" if row is bare else interval(less)]
 
 
-def _most(row: Row, stock: Row) -> list[str]:
+def _most(row: SideOnModel, stock: SideOnModel) -> list[str]:
     """Where the stock server has none there is no ratio, for zero has no multiple."""
     times = ""
     if row is not stock and min(stock.most) > 0:
