@@ -175,7 +175,7 @@ def _prerequisites(rule: str) -> list[Path]:
 
 
 def _named(path: Path, source: Path, roots: Sequence[Path]) -> str:
-    """A file's name relative to the first folder of headers that contains it, or to the source's folder; `_found` is the inverse."""
+    """A file's name relative to the first folder of headers with it, or to the source's folder; `_found` is the inverse."""
     for number, root in enumerate((*roots, source.parent)):
         if path.is_relative_to(root):
             return f"{number} {path.relative_to(root)}"

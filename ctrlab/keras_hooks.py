@@ -62,7 +62,7 @@ def track(owner, child, name: str) -> None:
 
 
 def wrap_restore(variable: keras.Variable, wrapper: Callable[[Callable], Callable]) -> None:
-    """Replaces the method with which `tf.train.Checkpoint` restores a variable by `wrapper(method)`; that method is not `assign`."""
+    """Replaces the method with which `tf.train.Checkpoint` restores a variable (not `assign`) by `wrapper(method)`."""
     variable._restore_from_tensors = wrapper(variable._restore_from_tensors)
 
 

@@ -1,4 +1,6 @@
-"""The CUDA twins as one shared library: compiled by nvcc, or by a C++ compiler for the emulation, once per state of the sources."""
+"""The CUDA twins as one shared library: compiled once per state of the sources, by nvcc or, for the emulation, by a C++
+compiler.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many served models on the cores of one machine: what each costs, who gets which cores, and what comes of it.
+"""Many served models on the cores of one machine: the cost of each, the allocation of cores, and the resulting latencies.
 
 curve        how long a model works on a request, fitted to measured times
 simulation   the machine on a simulated clock: cores, queues, contention

@@ -1,12 +1,13 @@
-"""Who gets which cores: policies, and the most load that each can take.
+"""Policies that allocate cores to models, and the largest load that each policy can take.
 
     split        each model has cores of its own, in proportion to its work
     shared       all models have all cores
     dedicated    the first model, which has most of the traffic, has as many cores of its own as it needs; the others, its A/B
                  variants, share the rest
 
-How many cores a model needs is a matter of queueing. Let a load keep c of n cores busy. A request then waits with probability C,
-Erlang's formula, and for how long is about exponential. Allen and Cunneen scale the mean by how much service times vary:
+Queueing theory gives the number of cores that a model needs. Let a load keep c of n cores busy. A request then waits with
+probability C, by Erlang's formula, and the waiting time is about exponentially distributed. Allen and Cunneen scale its mean by
+the variation of the service times:
 
     P(wait > t) = C(n, c) exp(-t / W),    W = s (1 + v) / (2 (n - c)),    s: the mean service time, v: its squared variation
 
@@ -26,15 +27,15 @@ from ctrlab.fleet.curve import Load
 from ctrlab.fleet.simulation import Pool, simulate
 
 PERCENT = 99.0
-"""Of the requests must be answered within the limit."""
+"""This percentage of the requests must be answered within the limit."""
 HALVINGS = 6
-"""Of the range in which the greatest load is looked for: within 2 % of it."""
+"""How often the search for the greatest load halves its range: the result is within 2 %."""
 DIGITS = 30
-"""Binary digits of a predicted time."""
+"""Number of binary digits to which a predicted time is computed."""
 
 
 def chance_to_wait(cores: int, busy: float) -> float:
-    """Erlang's C: the probability that all of `cores` are busy when a request comes, if the load keeps `busy` of them so."""
+    """Erlang's C: the probability that all `cores` are busy when a request comes, if the load keeps `busy` of them busy."""
     if busy >= cores:
         return 1.0
     if busy <= 0:
@@ -48,9 +49,9 @@ def chance_to_wait(cores: int, busy: float) -> float:
 def predicted(load: Load, cores: int) -> float:
     """The 99th percentile of the seconds to an answer; infinite if the cores can't keep up.
 
-    First come, first served: how long a request waits says nothing of how long it is served. So the probability that both
-    together take longer than t is that of a wait longer than t - s, averaged over the service times s. A request that does not
-    wait has a core that was idle.
+    Requests are served in order of arrival, so the waiting time of a request is independent of its service time. The probability
+    that both together take longer than t is that of a wait longer than t - s, averaged over the service times s. A request that
+    does not wait has a core that was idle.
     """
     seconds, variation = load.curve.mean(float(np.mean(load.rows))), load.curve.variation(load.rows)
     busy = load.work + load.per_second * load.curve.idle * (1 - chance_to_wait(cores, load.work))
@@ -72,7 +73,7 @@ def cores_needed(load: Load, most: int) -> int:
     """The fewest cores with which the load is answered within its limit.
 
     Raises:
-        CtrlabError: `most` are too few.
+        CtrlabError: `most` cores are too few.
     """
     few, enough = 0, most + 1
     while enough - few > 1:
@@ -87,7 +88,9 @@ def cores_needed(load: Load, most: int) -> int:
 
 
 def split(loads: Mapping[str, Load], cores: int) -> list[Pool]:
-    """Cores in proportion to the work, at least one each; by the largest remainders. Without any work: alike."""
+    """Gives each model cores in proportion to its work, at least one, rounded by the largest remainders. Without any work:
+    equal numbers.
+    """
     _require(loads, cores, len(loads))
     idle = not any(load.work for load in loads.values())
     work = {model: 1.0 if idle else load.work for model, load in loads.items()}
@@ -100,13 +103,15 @@ def split(loads: Mapping[str, Load], cores: int) -> list[Pool]:
 
 
 def shared(loads: Mapping[str, Load], cores: int) -> list[Pool]:
-    """One pool."""
+    """One pool of all cores, for all models."""
     _require(loads, cores, 1)
     return [Pool(cores, tuple(loads))]
 
 
 def dedicated(loads: Mapping[str, Load], cores: int) -> list[Pool]:
-    """What the first model needs beside the others, and the rest for these; but at least a core each way."""
+    """Gives the first model the cores that it needs beside the others, and the others the rest; each side gets at least one
+    core.
+    """
     _require(loads, cores, min(2, len(loads)))
     first, *others = loads
     if not others:
@@ -123,9 +128,9 @@ POLICIES: dict[str, Callable[[Mapping[str, Load], int], list[Pool]]] = {"split":
 
 
 def most_load(policy: str, loads: Mapping[str, Load], cores: int, *, seconds: float, seed: int = 0) -> float:
-    """How many times these loads a machine takes with each model within its limit, by simulation.
+    """The largest multiple of these loads that a machine takes with each model within its limit, by simulation.
 
-    The machine is allocated anew for each load that is tried. 0: not even a hundredth.
+    The machine is allocated anew for each load that is tried. 0: not even a hundredth of them.
 
     Raises:
         UnknownName: there is no such policy. CtrlabError: too few cores, or no request at all.
@@ -151,7 +156,9 @@ def most_load(policy: str, loads: Mapping[str, Load], cores: int, *, seconds: fl
 
 
 def _busy_share(loads: Mapping[str, Load], cores: int) -> float:
-    """Of the cores. Busy cores slow each other down, and so keep each other busy longer: b = sum of work (1 + crowding b)."""
+    """The share of cores that are busy. Busy cores slow each other down, and so keep each other busy longer: b = sum of work
+    (1 + crowding b).
+    """
     work = sum(load.work for load in loads.values()) / cores
     more = sum(load.work * load.curve.crowding for load in loads.values()) / cores
     return min(1.0, work / (1 - more)) if more < 1 else 1.0

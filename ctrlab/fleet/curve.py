@@ -23,10 +23,10 @@ class ServiceCurve(Plain):
 
     Attributes:
         fixed, per_row: seconds per request, and per row of it.
-        cold: seconds more where the core's last request was another model's.
-        idle: seconds more where the core had no request before this one came.
-        crowding: the share by which all other cores, when they are busy, slow this one down.
-        spread: measured times over fitted ones; their mean is 1.
+        cold: additional seconds if the core's last request was for another model.
+        idle: additional seconds if the core had no request before this one came.
+        crowding: the fraction by which all other cores, when they are busy, slow this one down.
+        spread: ratios of measured times to fitted ones; their mean is 1.
     """
 
     fixed: float
@@ -40,10 +40,11 @@ class ServiceCurve(Plain):
     def fit(
         cls, seconds: Mapping[int, Sequence[float]], *, cold: float = 0.0, idle: float = 0.0, crowding: float = 0.0
     ) -> ServiceCurve:
-        """The line through the mean times, which are weighed relative to their size.
+        """Fits a line through the mean times; errors count relative to the size of each time.
 
         Args:
-            seconds: {rows: measured times of such requests}, one after the other on a core that does nothing else.
+            seconds: {rows: measured times of requests with this number of rows}, one after the other on a core that does nothing
+                else.
         Raises:
             CtrlabError: fewer than two numbers of rows, or a time that is not above 0.
         """
@@ -60,19 +61,23 @@ class ServiceCurve(Plain):
         return cls(float(fixed), float(per_row), cold, idle, crowding, tuple(float(r) for r in np.sort(ratios / ratios.mean())))
 
     def mean(self, rows: float) -> float:
-        """Seconds on average, warm and alone. The mean over several numbers of rows is that of the mean number."""
+        """The mean seconds of a request on a warm core, with all other cores idle. For several numbers of rows, pass their
+        mean.
+        """
         return self.fixed + self.per_row * rows
 
     def slower(self, times: float) -> ServiceCurve:
-        """Each request takes so many times as long."""
+        """The curve of a model whose requests take this many times as long."""
         return replace(self, **{name: times * getattr(self, name) for name in ("fixed", "per_row", "cold", "idle")})
 
     def beside(self, busy: float) -> ServiceCurve:
-        """On a machine a share `busy` of whose other cores is busy at all times."""
+        """The curve on a machine where a share `busy` of the other cores is always busy."""
         return replace(self.slower(1 + self.crowding * busy), crowding=0.0)
 
     def variation(self, rows: Sequence[int]) -> float:
-        """The squared coefficient of variation of the seconds, variance over squared mean, of requests of these rows."""
+        """The squared coefficient of variation (variance over squared mean) of the seconds of requests with these numbers of
+        rows.
+        """
         means = np.array([self.mean(n) for n in rows])
         spread = np.asarray(self.spread)
         second = np.mean(means**2) * np.mean(spread**2)
@@ -84,9 +89,9 @@ class Load(Plain):
     """The requests for one model: they come at random, and do not wait for each other.
 
     Attributes:
-        per_second: on average.
+        per_second: average number of requests per second.
         rows: each request has one of these numbers of rows, all equally likely.
-        within: seconds in which 99 of 100 must be answered.
+        within: seconds within which 99 of 100 requests must be answered.
     """
 
     curve: ServiceCurve
@@ -103,9 +108,9 @@ class Load(Plain):
 
     @property
     def work(self) -> float:
-        """Cores that it keeps busy."""
+        """The number of cores that the load keeps busy."""
         return self.per_second * self.curve.mean(float(np.mean(self.rows)))
 
     def times(self, factor: float) -> Load:
-        """So many times the requests."""
+        """The load with this many times the requests per second."""
         return Load(self.curve, self.per_second * factor, self.rows, self.within)

@@ -12,18 +12,18 @@ from ctrlab.fleet.curve import Load, ServiceCurve
 from ctrlab.plain import Plain
 
 ROWS = (50, 100, 200)
-"""Candidates of a request."""
+"""Numbers of candidates per request."""
 
 
 @dataclass(frozen=True)
 class Experiment(Plain):
-    """A main model and variants.
+    """A main model and its A/B variants.
 
     Attributes:
-        variants: how many; they are of the second curve.
-        share: of the work, that the variants have together.
-        patience: the limit, as a multiple of what a request takes alone on average.
-        crowding: multiplies that of the curves.
+        variants: number of variants; each has the second curve.
+        share: fraction of the work that all variants have together.
+        patience: the limit, as a multiple of the mean time of a request that runs alone.
+        crowding: factor of the curves' own crowding.
     """
 
     variants: int = 8
@@ -39,7 +39,7 @@ class Experiment(Plain):
             )
 
     def loads(self, main: ServiceCurve, variant: ServiceCurve) -> dict[str, Load]:
-        """One core's work of requests of `ROWS`, the main model's first."""
+        """Loads of requests of `ROWS` that keep one core busy together; the main model's comes first."""
         rows = float(np.mean(ROWS))
 
         def load(curve: ServiceCurve, work: float) -> Load:

@@ -17,12 +17,12 @@ from ctrlab.load.queueing import Queue, run
 from ctrlab.plain import Plain
 
 WARM_UP = 0.1
-"""The share of the time whose requests don't count: queues begin empty."""
+"""The fraction of the time, at its start, whose requests don't count, because queues begin empty."""
 
 
 @dataclass(frozen=True)
 class Pool(Plain):
-    """Cores that serve some of the models, each one request at a time."""
+    """Cores that serve some of the models. Each core works on one request at a time."""
 
     cores: int
     models: tuple[str, ...]
@@ -39,7 +39,7 @@ def require_pools(pools: Sequence[Pool], loads: Mapping[str, Load]) -> None:
 
 
 def arrivals_of(load: Load, seconds: float, rng: np.random.Generator) -> Iterator[tuple[float, int]]:
-    """When requests come, by the clock of the simulation, and how many rows each has."""
+    """The arrival times of requests, in seconds of the simulation, and the number of rows of each."""
     if load.per_second:
         due = poisson(load.per_second, seconds, seed=int(rng.integers(1 << 32)), most=sys.maxsize)
         yield from zip(due.tolist(), rng.choice(load.rows, len(due)).tolist())
@@ -51,9 +51,9 @@ def simulate(
     """Seconds from each request's arrival to its answer, {model: float64 [requests]}.
 
     Args:
-        loads: by model.
-        seconds: of simulated time; what comes in the first `WARM_UP` of it does not count.
-        cores: of the machine, among which contention spreads; None: those of the pools.
+        loads: the load of each model.
+        seconds: simulated time; requests of its first part, `WARM_UP`, do not count.
+        cores: number of cores of the machine, over which contention spreads; None: those of the pools.
     Raises:
         CtrlabError: a model has no pool or two.
     """

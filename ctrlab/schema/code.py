@@ -23,7 +23,7 @@ def _call(column) -> str:
 
 
 def _options(thing) -> list[tuple[str, str]]:
-    """The fields that differ from their defaults, in order; without the first fields, and without those that follow from others."""
+    """The fields that differ from their defaults, in order, except the first fields and those that follow from others."""
     found = []
     for field in dataclasses.fields(thing):
         value = getattr(thing, field.name)

@@ -1,6 +1,6 @@
-"""Tables of your own, from where they are: pandas, Arrow, Parquet, CSV.
+"""Reads tables of your own from pandas, Arrow, Parquet or CSV.
 
-pandas is no dependency: only who has a DataFrame needs it.
+pandas is not a dependency: only users of a DataFrame need it.
 """
 
 from __future__ import annotations

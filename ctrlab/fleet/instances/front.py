@@ -1,4 +1,4 @@
-"""What clients ask: an ASGI application that hands requests on to instances.
+"""The server that clients ask: an ASGI application that forwards requests to instances.
 
     POST, GET /v1/models/..., /v2/models/...     an instance's answer, with its name in X-Instance and its arm in X-Arm
     GET /fleet                                   the instances: state, requests inside, process, starts, last end
@@ -6,8 +6,8 @@
 
 With several arms a request has its user's id in the header X-User-Id, and goes to the user's arm. A request whose instance ends
 before its answer is whole is sent once more, to another instance: a prediction changes nothing, so that does no harm. It is not
-sent a third time, because a request may be what ends instances. A try does not count if the process was gone before it had read
-the request; once, for who knows. Where no instance takes requests, it waits.
+sent a third time, because a request may be what ends instances. A try does not count if the process ended before it had read the
+request; this exception is made once per request. If no instance takes requests, the request waits.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from ctrlab.server.application import LONGEST_ID, REQUEST_ID, Answer, Applicatio
 
 USER = b"x-user-id"
 TRIES = 2
-"""How often a request is sent."""
+"""The largest number of times that a request is sent."""
 AGAIN_SECONDS = 0.05
-"""After which the front asks the system again for what it could not have."""
+"""Seconds after which the front asks the system again for a resource that was refused, such as a connection."""
 HANDED_ON = {b"authorization", b"accept", b"content-type", b"inference-header-content-length"}
 NOT_HANDED_BACK = {b"connection", b"content-length", b"date", b"keep-alive", b"server", b"transfer-encoding"}
 PATH = r"(?P<path>/v[12]/models/.+)"
 
 
 class Failed(CtrlabError):
-    """A request that no instance answered, and the status that says so."""
+    """A request that no instance answered, with the HTTP status for it."""
 
     def __init__(self, status: int, sentence: str):
         super().__init__(sentence)
@@ -47,12 +47,12 @@ class Front(Application):
     """The application.
 
     Args:
-        instances: of all arms.
+        instances: the instances of all arms.
         arm_of: the arm of a user; None: there is one arm.
-        changed: tells that an instance has changed its state.
-        doubt: told of an instance to which a connection broke.
-        choose: which instance of an arm gets a request.
-        seconds: in which a request is answered, with its second try.
+        changed: wakes the front when an instance has changed its state.
+        doubt: called with an instance to which a connection broke.
+        choose: selects the instance of an arm for a request.
+        seconds: time within which a request is answered, including its second try.
     """
 
     once = frozenset({USER})
@@ -133,7 +133,7 @@ class Front(Application):
         return Answer(reply.body, reply.status, (*back, *says))
 
     async def _answered(self, arm: str, method: str, path: str, headers, body: bytes) -> tuple[Instance, Reply]:
-        """The answer of an instance: of the first that it was sent to, or of the second."""
+        """The answer of the instance to which the request was sent first, or of the second one."""
         tried: list[str] = []
         unread = False
         while True:
@@ -160,7 +160,7 @@ class Front(Application):
             tried.append(instance.name)
 
     async def _free(self, arm: str, tried: Sequence[str]) -> Instance:
-        """The instance that the request goes to; waits until there is one."""
+        """The instance for the request; waits until one takes requests."""
         while (instance := self._choose(self._arms[arm], tried)) is None:
             await self.changed.wait()
         return instance
@@ -169,7 +169,7 @@ class Front(Application):
         """The answer of one instance.
 
         Raises:
-            Broken: there is none; the instance is doubted then.
+            Broken: there is no answer; the instance is then asked whether it is alive.
         """
         upstream = instance.upstream
         self._sent += 1

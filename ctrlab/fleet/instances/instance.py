@@ -1,11 +1,12 @@
-"""An instance: a place for a server's process, what is known of it, and which instance a request goes to.
+"""An instance: a place for a server's process, with its state; and the choice of an instance for a request.
 
     starting --port--> warming --answered each model--> ready --to be replaced, or stops--> draining --> stopped, or starting
                                                         |   ^
                             a connection to it broke    v   |  it says that it is there
                                                        suspect
 
-In each state its process may end: then it is `crashed`, and after a while `starting` again. Only `ready` takes new requests.
+In each state its process may end: then the instance is `crashed`, and after a while `starting` again. Only `ready` takes new
+requests.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ctrlab.fleet.instances.upstream import Upstream
 
 
 class State(StrEnum):
-    """Of an instance."""
+    """The state of an instance."""
 
     STARTING = "starting"
     WARMING = "warming"
@@ -33,12 +34,12 @@ class State(StrEnum):
 
 @dataclass(eq=False)
 class Instance:
-    """One of a fleet. It keeps its name when its process is another.
+    """One instance of a fleet. It keeps its name when it gets a new process.
 
     Attributes:
-        inside: requests that it works on.
-        last: when it was given its last one, as a count of all requests.
-        starts: how many processes it has had.
+        inside: number of requests that it works on.
+        last: number of the last request that it was given, counted over all instances.
+        starts: number of processes that it has had.
         why: why its last process ended; "" if none has.
     """
 
@@ -54,12 +55,12 @@ class Instance:
     why: str = ""
     upstream: Upstream | None = None
     leave: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
-    """Set: it is to be drained."""
+    """Set when the instance shall be drained."""
     doubted: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
-    """Set: it is to be asked whether it is there."""
+    """Set when the instance shall be asked whether it is alive."""
 
     def told(self) -> dict:
-        """What a person is told of it."""
+        """The instance's state as plain values, for people."""
         port = self.upstream.port if self.upstream else 0
         seconds = round(time.time() - self.since, 1)
         about = {"name": self.name, "arm": self.arm, "state": self.state.value, "for_seconds": seconds, "inside": self.inside}
@@ -67,19 +68,20 @@ class Instance:
 
 
 Choose = Callable[[Sequence[Instance], Collection[str]], Instance | None]
-"""Which of these instances gets a request that those with these names were given before; None: it waits."""
+"""(instances, names of those that were given the request before) -> the instance that gets it; None: the request waits."""
 
 
 def least_inside(instances: Sequence[Instance], tried: Collection[str]) -> Instance | None:
-    """Of those that are ready, the one with the fewest requests inside; of several, the one that was given none for longest.
-    One that was tried is taken only where there is no other."""
+    """The ready instance with the fewest requests inside; among equals, the one whose last request was longest ago. An
+    instance that was tried before is chosen only if there is no other.
+    """
     ready = [instance for instance in instances if instance.state is State.READY]
     fresh = [instance for instance in ready if instance.name not in tried]
     return min(fresh or ready, key=lambda instance: (instance.inside, instance.last), default=None)
 
 
 class Changed:
-    """Something has changed: wakes all who wait for it."""
+    """A signal of changes: `tell` wakes all tasks that wait."""
 
     def __init__(self):
         self._event = asyncio.Event()
@@ -89,5 +91,5 @@ class Changed:
         self._event = asyncio.Event()
 
     async def wait(self) -> None:
-        """Until the next `tell`."""
+        """Waits until the next `tell`."""
         await self._event.wait()

@@ -1,4 +1,5 @@
-"""Becomes the process of an instance: has its CPUs, and is told to stop when the process that began it ends, however that ends.
+"""Becomes the process of an instance. It gets the instance's CPUs, and a signal to stop when the process that began it ends for
+any reason.
 
     python -I launch.py PID_OF_THE_FLEET CPUS COMMAND...        CPUS: such as 0,1; "": all
 

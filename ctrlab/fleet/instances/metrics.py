@@ -1,4 +1,4 @@
-"""What a fleet's front counts, in Prometheus's format."""
+"""The counts of a fleet's front, in Prometheus's format."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Metrics(Collector):
         self._latency.labels(arm).observe(seconds)
 
     def again(self, arm: str, instance: str, why: str) -> None:
-        """An instance gave no answer, and another is asked."""
+        """Counts a second try: an instance gave no answer, and another one is asked."""
         self._again.labels(arm, instance, why).inc()
 
     def failed(self, arm: str, why: str) -> None:
@@ -50,11 +50,11 @@ class Metrics(Collector):
         self._refused.labels(why).inc()
 
     def page(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """All metrics as a page that Prometheus reads."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """What the instances are now: Prometheus's library calls it."""
+        """Yields the current states of the instances; Prometheus's library calls it."""
         state = GaugeMetricFamily("ctrlab_fleet_state", "1: the instance is in this state", labels=["arm", "instance", "state"])
         inside = GaugeMetricFamily("ctrlab_fleet_inside", "Requests inside", labels=["arm", "instance"])
         starts = CounterMetricFamily("ctrlab_fleet_starts", "Processes of the instance so far", labels=["arm", "instance"])

@@ -1,4 +1,4 @@
-"""What a fleet consists of: its arms, their instances, and the command of each."""
+"""The plan of a fleet: its arms, their instances, and the command of each."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from ctrlab.server.nodes import cpus_of, nodes, shared_out
 
 TOKEN = "CTRLAB_TOKEN"
 OWN = ("--host", "--port", "--grpc-port", "--token", "--no-token")
-"""Options of `ctrlab serve` that the fleet gives itself."""
+"""Options of `ctrlab serve` that the fleet sets itself, so that a plan must not contain them."""
 ALL = "all"
-"""The arm of a fleet that has one."""
+"""The name of the arm, if a fleet has only one."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A fleet.
+    """The plan of a fleet.
 
     Attributes:
         arms: {name: the folder of models that its instances serve}.
         percent: {name: percent of the users}, for more than one arm.
         experiment: the A/B test's name.
-        instances: of each arm.
-        token: that clients bring, and instances; "": none.
-        options: of each `ctrlab serve`.
-        cpus: "0-3;4-7": the CPUs of each instance; "auto": shared out among them; "": all have all.
-        seconds: in which a request is answered, with its second try.
+        instances: number of instances per arm.
+        token: the token that clients send, and that instances take; "": none.
+        options: options of each `ctrlab serve`.
+        cpus: the CPUs of each instance, such as "0-3;4-7"; "auto": CPUs are divided among them; "": each may use all.
+        seconds: time within which a request is answered, including its second try.
     Raises:
-        CtrlabError: arms and percents that make no sense, a folder that is not there, CPUs that are not there.
+        CtrlabError: arms and percents make no sense, or a folder or CPU does not exist.
     """
 
     arms: Mapping[str, Path]
@@ -68,11 +68,11 @@ class Plan:
         self.made()
 
     def split(self) -> Split | None:
-        """Which arm a user is in, where there are several."""
+        """The split of users among the arms, if there are several."""
         return Split(self.experiment, self.percent) if len(self.arms) > 1 else None
 
     def made(self) -> list[Instance]:
-        """Its instances; none has a process yet."""
+        """Makes the plan's instances; none has a process yet."""
         names = [(arm, f"{arm}-{number}") for number in range(1, self.instances + 1) for arm in self.arms]
         if not names:
             raise CtrlabError(f"A fleet has at least one instance of each arm; received {self.instances}.")
@@ -80,21 +80,23 @@ class Plan:
         return [Instance(name, arm, cpus) for (arm, name), cpus in zip(names, sets)]
 
     def command(self, instance: Instance) -> list[str]:
-        """Of an instance's process: `ctrlab serve` on ports of its own."""
+        """The command of an instance's process: `ctrlab serve` on its own ports."""
         ports = ["--port", "0", "--grpc-port", "0"]
         secret = [] if self.token else ["--no-token"]
         return [sys.executable, "-m", "ctrlab", "serve", str(self.arms[instance.arm]), *ports, *secret, *self.options]
 
     def environment(self) -> dict[str, str]:
-        """Of each process. Its lines are long, so that what it says of a wrong option is one."""
+        """The environment variables of each process. They make its lines long, so that its message about a wrong option is one
+        line.
+        """
         return os.environ | {TOKEN: self.token, "TF_CPP_MIN_LOG_LEVEL": "3", "COLUMNS": "1000"}
 
 
 def cpu_sets(text: str, count: int) -> list[frozenset[int]]:
-    """The CPUs of each of so many instances; empty sets: all have all.
+    """The set of CPUs of each instance; an empty set: it may use all.
 
     Raises:
-        CtrlabError: as many sets are not there, or a CPU is none that this process may use.
+        CtrlabError: the number of sets is wrong, or this process may not use one of the CPUs.
     """
     free = os.sched_getaffinity(0)
     if not text:
@@ -115,7 +117,7 @@ def arms_of(texts: Iterable[str]) -> tuple[dict[str, Path], dict[str, float]]:
     """{arm: folder} and {arm: percent} of one folder, or of arms such as new=models:10.
 
     Raises:
-        CtrlabError: malformed, or a name twice.
+        CtrlabError: the text is malformed, or a name occurs twice.
     """
     texts = list(texts)
     if len(texts) == 1 and not re.fullmatch(r"[^=/]+=.*:[0-9.]+", texts[0]):

@@ -1,4 +1,4 @@
-"""The process of an instance: where it listens, what it says, and how it ended."""
+"""The process of an instance: its port, its output, and its end."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ctrlab.server.logs import to_stderr
 LAUNCH = Path(__file__).with_name("launch.py")
 LISTENS = re.compile(rb"HTTP on http://127\.0\.0\.1:([0-9]+)")
 COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
-"""Which a process may be told to write whatever its output is, by FORCE_COLOR: notebooks do."""
+"""Escape sequences of colours. FORCE_COLOR, which notebooks set, makes a process write them to any output."""
 LONGEST_LINE = 1 << 20
 LAST_WORDS = 500
 FRAME = " \r\n\t─│╭╮╰╯"
-"""Around the words of a wrong option."""
+"""Characters of the frame around the message about a wrong option."""
 log = logging.getLogger(__name__)
 
 
@@ -36,7 +36,9 @@ class Ended(CtrlabError):
 
 
 class Process:
-    """Use `start`. What it writes to its outputs is told on: lines of JSON with its name, others only as last words."""
+    """A running process; make it with `start`. Lines of JSON that it writes are passed on with its name; other lines only
+    serve as last words.
+    """
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, tell: Callable[[str], None]):
         self.name, self._process, self._tell = name, process, tell
@@ -54,7 +56,7 @@ class Process:
         environment: Mapping[str, str],
         tell: Callable[[str], None] = to_stderr,
     ) -> Process:
-        """Begins a command, on these CPUs; on all if there is none among them. `tell` takes its lines of JSON.
+        """Starts a command on these CPUs, or on all if the set is empty. `tell` takes its lines of JSON.
 
         Raises:
             OSError: the system refuses another process.
@@ -70,10 +72,10 @@ class Process:
         return self._process.pid
 
     async def port(self) -> int:
-        """Where it listens, once it says so.
+        """The port on which the process listens, once it has reported it.
 
         Raises:
-            Ended: it ended before.
+            Ended: the process ended before that.
         """
         await asyncio.wait({self._port, self._gone}, return_when=asyncio.FIRST_COMPLETED)
         if not self._port.done():
@@ -81,7 +83,7 @@ class Process:
         return self._port.result()
 
     async def end(self) -> Ended:
-        """How it ended, once it has."""
+        """Waits for the end of the process, and says how it ended."""
         code = await asyncio.shield(self._gone)
         await asyncio.wait({self._hears}, timeout=1.0)
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
@@ -89,7 +91,7 @@ class Process:
         return Ended(f"The process of instance {self.name} {how}{words}", by_itself=code >= 0)
 
     async def stop(self, seconds: float) -> None:
-        """Ends it: asks by SIGTERM, and kills it if it is still there after so many seconds."""
+        """Ends the process: sends SIGTERM, and kills it if it still runs after these seconds."""
         for number, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, None)):
             if not self._gone.done():
                 self._process.send_signal(number)
@@ -116,7 +118,7 @@ class Process:
 
 
 def _named(line: bytes, name: str) -> str:
-    """A line of JSON with the instance's name."""
+    """A line of JSON, with the instance's name added."""
     try:
         return json.dumps(json.loads(line) | {"instance": name})
     except ValueError:

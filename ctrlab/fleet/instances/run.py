@@ -1,4 +1,4 @@
-"""A fleet from its first process to its last: in a command, until a signal, or in a thread.
+"""Runs a fleet from its first process to its last: in a command, until a signal, or in a thread.
 
 with running(Fleet(Plan({"all": Path("models")}, token="a-token"))) as fleet:
     client.send([Target("127.0.0.1", fleet.port)], ...)
@@ -26,12 +26,12 @@ from ctrlab.server.logs import to_stderr
 
 
 class Fleet:
-    """Of one event loop.
+    """A front and its instances, in one event loop.
 
     Args:
-        choose: which instance of an arm gets a request.
-        arm_of: the arm of a user; None: as the plan's percents and its experiment say.
-        tell: takes the lines that instances write to their logs.
+        choose: selects the instance of an arm for a request.
+        arm_of: gives the arm of a user; None: by the plan's percents and its experiment.
+        tell: called with the lines that instances write to their logs.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class Fleet:
         return self.http.port
 
     async def leave(self) -> None:
-        """Says that it is not ready, and serves on until whoever sends requests here has seen it."""
+        """Reports that the fleet is not ready, and continues to serve until its callers have had time to see that."""
         self.front.ready = False
         await quiet(lambda: self.front.came, time.monotonic() + self.plan.patience.drain)
 
     async def stop(self) -> int:
-        """Answers what is inside, and ends all instances. Returns how many requests were cut off."""
+        """Answers the requests inside, and ends all instances. Returns the number of requests that were cut off."""
         ends = time.monotonic() + self.plan.patience.drain
         self.front.ready = False
         if not self.http:
@@ -83,11 +83,11 @@ class Fleet:
 
 
 def serve(plan: Plan, host: str, port: int, on_ready: Callable[[int], None]) -> int:
-    """Runs a fleet until SIGTERM or SIGINT; SIGHUP replaces its processes one after the other. Returns how many requests were cut
-    off at the end.
+    """Runs a fleet until SIGTERM or SIGINT; SIGHUP replaces its processes one after the other. Returns the number of requests
+    that were cut off at the end.
 
     Raises:
-        CtrlabError: the port is taken, the host is no address of this machine, or an instance can't start.
+        CtrlabError: the port is taken, the host is not an address of this machine, or an instance can't start.
     """
     return asyncio.run(_serve(plan, host, port, on_ready))
 
@@ -99,7 +99,7 @@ async def _serve(plan: Plan, host: str, port: int, on_ready: Callable[[int], Non
     fleet, tasks = Fleet(plan), []
 
     async def replace() -> None:
-        """Those that come during a replacement are one more."""
+        """Replaces the processes. Signals that come during a replacement cause one more."""
         while await replaces.wait():
             replaces.clear()
             await fleet.supervisor.replace()
@@ -128,7 +128,7 @@ class Running:
         self.fleet, self._loop, self.port = fleet, loop, port
 
     def told(self) -> dict[str, dict]:
-        """{instance: what it is now}."""
+        """{instance: its current state}."""
         return {instance.name: instance.told() for instance in self.fleet.instances}
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
@@ -140,13 +140,13 @@ class Running:
         self.do(self.fleet.supervisor.replace())
 
     def do(self, coroutine) -> Any:
-        """What a coroutine returns, in the fleet's loop."""
+        """Runs a coroutine in the fleet's event loop, and returns its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 
 @contextlib.contextmanager
 def running(fleet: Fleet) -> Iterator[Running]:
-    """A fleet in a thread, until the block ends; the port is any that is free.
+    """A context in which a fleet runs in a thread, on any free port.
 
     Raises:
         CtrlabError: an instance can't start.

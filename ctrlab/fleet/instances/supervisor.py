@@ -1,7 +1,7 @@
 """The life cycle of a fleet's instances: each is started, warmed, watched, drained and stopped, and started again after a crash.
-
-A process that is gone is noticed at once. One that has not said for a while that it is there (`Patience.answer`) hangs, and is
-killed. Starts that follow each other get further apart, so that an instance that can't start takes no machine down.
+A process that ends is noticed at once. A process that has not reported for a while that it is alive (`Patience.answer`) is
+considered hanging, and is killed. Repeated starts get further and further apart, so that an instance that can't start does not
+overload the machine.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from ctrlab.fleet.instances.warm import NoAccess, warm_up
 
 HEALTH = "/v2/health/ready"
 CHECK_SECONDS = 1.0
-"""Between two questions whether an instance is there; one to which a connection broke is asked at once."""
+"""Seconds between two questions whether an instance is alive. It is asked at once if a connection to it broke."""
 QUESTIONS = 5
-"""That go without an answer before it is killed; after the first it gets no more requests."""
+"""Number of questions without an answer after which an instance is killed. After the first one it gets no more requests."""
 STOP_SECONDS = 30.0
-"""In which a process that is drained ends after SIGTERM."""
+"""Seconds within which a drained process must end after SIGTERM."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds.
+    """Time limits of an instance's life, in seconds.
 
     Attributes:
-        start: until an instance is warm.
-        answer: until one that does not say that it is there is killed.
-        drain: in which the requests inside are answered.
-        backoff, most_backoff: before the first start after a crash, and at most; each doubles the one before.
+        start: until an instance must be warm.
+        answer: until an instance that does not report that it is alive is killed.
+        drain: until the requests inside must be answered.
+        backoff, most_backoff: wait before the first start after a crash, and the longest wait; each wait doubles the one before.
     """
 
     start: float = 300.0
@@ -48,12 +48,12 @@ class Patience:
 
 
 class Supervisor:
-    """Of one event loop.
+    """Starts, watches, replaces and stops the instances of a fleet, in one event loop.
 
     Args:
         begin: starts the process of an instance.
-        token: that instances take; "": none.
-        changed: told whenever an instance changes its state.
+        token: the token that instances take; "": none.
+        changed: notified whenever an instance changes its state.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class Supervisor:
         self._stops = False
 
     async def start(self) -> None:
-        """Until every instance has been ready.
+        """Starts all instances, and waits until each has been ready.
 
         Raises:
-            CtrlabError: one says that it can't start, is not warm in time, or takes another token.
+            CtrlabError: an instance can't start, is not warm in time, or takes another token.
         """
         first = [asyncio.get_running_loop().create_future() for _ in self.instances]
         self._tasks = {i.name: asyncio.create_task(self._keep(i, begun)) for i, begun in zip(self.instances, first)}
@@ -98,7 +98,7 @@ class Supervisor:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def doubt(self, instance: Instance) -> None:
-        """A connection to an instance broke: it takes no requests until it has said that it is there."""
+        """Called when a connection to an instance broke: it gets no requests until it has reported that it is alive."""
         if instance.state is State.READY:
             self._become(instance, State.SUSPECT)
             instance.doubted.set()
@@ -114,7 +114,7 @@ class Supervisor:
             self._changed.tell()
 
     async def _keep(self, instance: Instance, begun: asyncio.Future) -> None:
-        """One process after the other, until the fleet stops."""
+        """Runs one process of an instance after the other, until the fleet stops."""
         failures = 0
         try:
             while not self._stops:
@@ -139,7 +139,7 @@ class Supervisor:
             self._become(instance, State.STOPPED)
 
     async def _life(self, instance: Instance, begun: asyncio.Future) -> CtrlabError | None:
-        """A process from its start to its end. Returns why it ended, or None: it was drained."""
+        """Runs a process from its start to its end. Returns the reason for the end; None if it was drained."""
         process = None
         try:
             self._become(instance, State.STARTING)
@@ -197,7 +197,7 @@ class Supervisor:
             await asyncio.gather(gone, leaves, hangs, return_exceptions=True)
 
     async def _drain(self, instance: Instance, gone: asyncio.Task, hangs: asyncio.Task) -> None:
-        """Until nothing is inside, or the process is gone or hangs, or there is no more time."""
+        """Waits until no request is inside, the process has ended or hangs, or the time is over."""
         self._become(instance, State.DRAINING)
         ends = time.monotonic() + self.patience.drain
         while instance.inside and not gone.done() and not hangs.done() and time.monotonic() < ends:
@@ -205,9 +205,8 @@ class Supervisor:
                 await asyncio.wait_for(self._changed.wait(), CHECK_SECONDS)
 
     async def _ask(self, instance: Instance) -> None:
-        """Asks an instance again and again whether it is there, until it does not say so for too long.
-
-        Time alone does not tell: the fleet itself may have been stopped meanwhile.
+        """Asks an instance repeatedly whether it is alive; ends when it has not answered for too long. The number of questions
+        counts, not time alone, because the fleet itself may have been stopped meanwhile.
         """
         heard, unanswered = time.monotonic(), 0
         while time.monotonic() - heard < self.patience.answer or unanswered < QUESTIONS:
@@ -230,7 +229,7 @@ class Supervisor:
 
 
 async def _whole(coroutine: Coroutine) -> None:
-    """Waits for it to its end, also where the task is cancelled meanwhile: no process may be left."""
+    """Awaits a coroutine to its end, even if the task is cancelled meanwhile, so that no process is left."""
     task = asyncio.create_task(coroutine)
     try:
         await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""Requests to one instance, over connections that are kept."""
+"""Sends requests to one instance, over connections that are kept open."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ import h11
 from ctrlab.errors import CtrlabError
 
 KEPT_SECONDS = 4.0
-"""For which a connection is kept that nobody uses: less than uvicorn's 5, so that none is used that the other side closes."""
+"""Seconds for which an idle connection is kept: fewer than uvicorn's 5, so that the other side does not close one in use."""
 READ = 1 << 18
 MOST_BYTES = 256 << 20
-"""Of an answer."""
+"""The largest answer, in bytes."""
 MOST_HEAD = 1 << 16
 OURS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
-"""Why there is no connection, and the instance is not to blame."""
+"""Codes of errors on connecting that are this process's fault, not the instance's."""
 
 
 class Broken(CtrlabError):
-    """There is no whole answer: the connection was refused, or ended before.
+    """There is no complete answer: the connection was refused, or ended too early.
 
     Attributes:
-        sent: the request may have arrived.
-        unread: the connection was reset before the request was read to its end: the instance's process was gone.
-        ours: this process can't have another connection; that says nothing of the instance.
+        sent: whether the request may have arrived.
+        unread: whether the connection was reset before the request was read to its end, because the instance's process had ended.
+        ours: whether this process could not open another connection, which says nothing about the instance.
     """
 
     def __init__(self, sentence: str, sent: bool, unread: bool = False, ours: bool = False):
@@ -39,7 +39,7 @@ class Broken(CtrlabError):
 
 
 class Reply(NamedTuple):
-    """What an instance answered."""
+    """The answer of an instance: HTTP status, headers and body."""
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
@@ -47,7 +47,7 @@ class Reply(NamedTuple):
 
 
 class Upstream:
-    """Of one event loop."""
+    """The connections to one instance, in one event loop."""
 
     def __init__(self, host: str, port: int):
         self.host, self.port = host, port
@@ -59,7 +59,7 @@ class Upstream:
         """The answer to a request.
 
         Raises:
-            Broken: there is none.
+            Broken: there is no complete answer.
         """
         line = await self._line()
         try:
@@ -80,7 +80,7 @@ class Upstream:
         return reply
 
     def close(self) -> None:
-        """Closes the connections that are idle; the others are closed once they were answered."""
+        """Closes idle connections at once, and the others after their answers."""
         self._closed = True
         if self._closes:
             self._closes.cancel()
@@ -89,7 +89,9 @@ class Upstream:
         self._idle.clear()
 
     def _close_old(self) -> None:
-        """Closes those that were idle for too long: the other side closes them too, and each is an open file until both did."""
+        """Closes connections that were idle for too long. The other side closes them too, but each stays an open file until
+        both sides did.
+        """
         while self._idle and (left := self._idle[0].since + KEPT_SECONDS - time.monotonic()) <= 0:
             self._idle.popleft().close()
         self._closes = asyncio.get_running_loop().call_later(left, self._close_old) if self._idle else None
@@ -108,7 +110,7 @@ class Upstream:
 
 
 class _Line:
-    """A connection."""
+    """One connection to the instance."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self._reader, self._writer = reader, writer
@@ -119,11 +121,15 @@ class _Line:
         self.since = time.monotonic()
 
     def fresh(self) -> bool:
-        """Whether it takes another request. The system knows of its end before the event loop does: then it is readable."""
+        """Whether the connection takes another request. If the other side closed it, its socket is readable before the event
+        loop knows.
+        """
         return not self._writer.is_closing() and time.monotonic() - self.since < KEPT_SECONDS and not self._readable.poll(0)
 
     def unread(self, problem: Exception) -> bool:
-        """Whether it ended so before the other side had read the request: who has read it all and ends sends no reset."""
+        """Whether the connection was reset, so that the other side had not read the whole request. One that had would not send
+        a reset.
+        """
         return isinstance(problem, (ConnectionResetError, BrokenPipeError)) and not self._heard
 
     def close(self) -> None:

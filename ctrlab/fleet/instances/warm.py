@@ -1,7 +1,6 @@
-"""The first requests of an instance, before any of a client: it takes traffic once it has answered one of each model.
-
-An instance has run its models' own warm-up requests before it listens. These show that the way to the models is there as well:
-the port, the token, the threads. So a row of zeros and empty texts does, and an answer that refuses the row (400) is one.
+"""The first requests to an instance, before any client's: it takes traffic once it has answered one request per model.  An
+instance has run its models' own warm-up requests before it listens. The requests here show that the port, the token and the
+threads work as well. So a row of zeros and empty texts is enough, and an answer that refuses the row (400) counts.
 """
 
 from __future__ import annotations
@@ -21,15 +20,14 @@ EMPTY = {"BYTES": "", "FP32": 0.0}
 
 
 class NoAccess(CtrlabError):
-    """The instance takes another token than the fleet has."""
+    """The instance takes a different token from the fleet's."""
 
 
 async def warm_up(upstream: Upstream, token: str) -> None:
-    """Until the instance has answered a request of each model.
+    """Waits until the instance has answered one request per model.
 
     Raises:
-        NoAccess: waiting is of no use.
-        Broken: the instance is gone.
+        NoAccess: the token is refused, so waiting does not help. Broken: the instance has ended.
     """
     for model in await _models(upstream, token):
         place = f"/v2/models/{quote(model, safe='')}"
@@ -55,7 +53,7 @@ async def _answer(upstream: Upstream, token: str, method: str, path: str, body: 
 
 
 def one_row(name: str, datatype: str) -> dict:
-    """A tensor of an example whose ragged inputs have one element each."""
+    """A tensor with one example, whose ragged inputs have one element each."""
     column, _, part = name.partition("/")
     data = [0, 1] if part == "row_splits" else [1] if column == COUNTS else [EMPTY.get(datatype, 0)]
     return {"name": name, "datatype": datatype, "shape": [len(data)], "data": data}
