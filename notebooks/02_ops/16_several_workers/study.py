@@ -15,11 +15,11 @@ from ctrlab.lessons.topics.several_workers.ring_in_threads import in_threads
 
 from ctrlab import data, models
 from ctrlab.distributed import Place, Workers
+from ctrlab.distributed.local_workers import AGAIN, LocalWorkers, Member, Told, part
 from ctrlab.distributed.manifest import read_manifest
+from ctrlab.distributed.program import Program
 from ctrlab.embedding import EmbeddingVariable, embedding_variables
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons.exchange_by_hand import Program
-from ctrlab.lessons.real_workers import AGAIN, Member, RealWorkers, Told, part
 from ctrlab.ops.lookup import flat_ids
 from ctrlab.optimizations import of_level
 from ctrlab.profiling.timing import Comparison
@@ -140,14 +140,14 @@ def timed(member: Member, way: str, rows: int, call: int) -> float:
     return float(step(*member.kept[way, rows]))
 
 
-def ways(workers: RealWorkers, alone: Alone, rows: int) -> dict[str, Callable[[int], float]]:
+def ways(workers: LocalWorkers, alone: Alone, rows: int) -> dict[str, Callable[[int], float]]:
     """What is timed, call -> loss: a step on a batch of so many rows."""
     names = {"one process, one core": [0], "two workers, ours": None, YOURS: None}
     found = {way: functools.partial(_timed, workers, way, rows, on) for way, on in names.items()}
     return found | {"one process, two cores": alone.timed(rows)}
 
 
-def _timed(workers: RealWorkers, way: str, rows: int, on: Sequence[int] | None, call: int) -> float:
+def _timed(workers: LocalWorkers, way: str, rows: int, on: Sequence[int] | None, call: int) -> float:
     return workers.run(timed, way, rows, call, on=on)[0]
 
 
@@ -168,7 +168,7 @@ def saved(member: Member, folder: Path, every: int) -> None:
         run.train(on_step=lambda number, loss: member.tell(number, loss=loss))
 
 
-def killed(workers: RealWorkers, folder: Path, every: int, at: int, told: Told) -> int:
+def killed(workers: LocalWorkers, folder: Path, every: int, at: int, told: Told) -> int:
     """Kills worker 1 in step `at` of a training; how many steps the last save of both has.
 
     Raises:

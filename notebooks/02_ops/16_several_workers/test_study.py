@@ -12,11 +12,11 @@ from ctrlab.lessons.topics.several_workers.ring_in_threads import Line
 
 from ctrlab import whole_batch
 from ctrlab.data.cache import DataFiles
+from ctrlab.distributed.local_workers import part
 from ctrlab.embedding import EmbeddingVariable
 from ctrlab.embedding.table_state import TableState
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons import worker_losses
-from ctrlab.lessons.real_workers import part
 from ctrlab.profiling.charts import LiveChart
 from ctrlab.whole_batch import Shard
 

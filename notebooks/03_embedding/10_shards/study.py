@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
+from ctrlab.lessons.topics.shards.exchange_by_hand import Ask, ByHand, Exchanged, Merge
 
 from ctrlab import data, models, whole_batch
+from ctrlab.distributed.local_workers import LocalWorkers, Member, part, rows_of
+from ctrlab.distributed.program import Program
 from ctrlab.embedding import EmbeddingVariable, embedding_variables
 from ctrlab.embedding.initial_values import initial_values
 from ctrlab.embedding.options import Initializer
 from ctrlab.embedding.table.ops import grouped
 from ctrlab.embedding.table_state import TableState
 from ctrlab.lessons.check import require_close
-from ctrlab.lessons.exchange_by_hand import Ask, ByHand, Exchanged, Merge, Program
-from ctrlab.lessons.real_workers import Member, RealWorkers, part, rows_of
 from ctrlab.ops.lookup import Ids, Layout
 from ctrlab.training import get_state, make_optimizer, set_state, train_step
 from ctrlab.whole_batch import Shard
@@ -169,12 +170,12 @@ def looked_up(member: Member, way: str, ids: int, call: int) -> None:
     rows.numpy()
 
 
-def ways(workers: RealWorkers, ids: int) -> dict[str, Callable[[int], None]]:
+def ways(workers: LocalWorkers, ids: int) -> dict[str, Callable[[int], None]]:
     """What is timed, call -> None: one process looks up all ids, or each of two workers half of them."""
     alone = {"one process": [0]}
     names = ("one process", "two workers, ours", "two workers, yours")
     return {way: functools.partial(_timed, workers, way, ids, alone.get(way)) for way in names}
 
 
-def _timed(workers: RealWorkers, way: str, ids: int, on: Sequence[int] | None, call: int) -> None:
+def _timed(workers: LocalWorkers, way: str, ids: int, on: Sequence[int] | None, call: int) -> None:
     workers.run(looked_up, way, ids, call, on=on)

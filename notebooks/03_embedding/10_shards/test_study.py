@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from ctrlab.lessons.topics.shards import study
+from ctrlab.lessons.topics.shards.exchange_by_hand import FIELDS, ByHand, Exchanged
 from ctrlab.lessons.topics.shards.shards_by_hand import ask, merge
 
 from ctrlab.embedding import EmbeddingVariable
 from ctrlab.embedding.table.ops import grouped
 from ctrlab.lessons.check import CheckFailed
-from ctrlab.lessons.exchange_by_hand import FIELDS, ByHand, Exchanged
 from ctrlab.ops.lookup import Layout
 from ctrlab.whole_batch import Shard
 

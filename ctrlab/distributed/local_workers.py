@@ -1,9 +1,9 @@
-"""Workers of a training that a notebook starts and tells what to do: processes with a core each, in lessons.
+"""Workers of a training that a notebook starts and tells what to do: processes of this machine with a core each.
 
-    workers = RealWorkers(2)                      they start while the notebook goes on
+    workers = LocalWorkers(2)                     they start while the notebook goes on
     losses = workers.run(trained, ask, merge)     each of them calls trained(member, ask, merge)
 
-A learner's own function goes to them, with what it uses of the notebook, see `ctrlab.lessons.shipped`.
+A notebook's own functions go to them with what they use of the notebook: cloudpickle packs them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
+
+import cloudpickle
 
 from ctrlab.distributed.launch import free_ports
 from ctrlab.distributed.place import Place, threads_of
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons.shipped import packed
 
 Told = Callable[[int, float, Mapping[str, float]], None]
 """(worker, x, {what: number}): how far a worker is."""
@@ -32,13 +33,28 @@ RAISED = re.compile(r"^[\w.]*(?:Error|Exception): .*\S", re.MULTILINE)
 PROGRAM = """
 import sys
 from multiprocessing.connection import Connection
-from ctrlab.lessons import real_workers
-real_workers.serve(Connection(int(sys.argv[1])), int(sys.argv[2]))
+from ctrlab.distributed import local_workers
+local_workers.serve(Connection(int(sys.argv[1])), int(sys.argv[2]))
 """
-"""Of a worker's process. It is none of `multiprocessing`, which would want to import the notebook."""
+"""What a worker's process runs. It is none of `multiprocessing`, which would want to import the notebook."""
 ONE_THREAD = threads_of(1)
 NO_CORE = -1
 AGAIN = "run the cell again"
+
+
+def packed(thing: object) -> bytes:
+    """The bytes of a function, or of what holds functions, also of a notebook's; `pickle.loads` reads them, with the same Python.
+
+    Raises:
+        CtrlabError: something that can't be pickled is among what it uses.
+    """
+    try:
+        return cloudpickle.dumps(thing)
+    except (pickle.PicklingError, TypeError, AttributeError, ValueError) as problem:
+        raise CtrlabError(
+            f"What a function uses goes with it to other processes, and this can't: {problem}. Give it to the function as an "
+            "argument, or leave it out."
+        ) from problem
 
 
 def rows_of(rows: int, index: int, shares: Sequence[int]) -> slice:
@@ -75,23 +91,23 @@ class Member:
         self._connection.send_bytes(packed(("told", (x, numbers))))
 
 
-class RealWorkers:
+class LocalWorkers:
     """Processes of this machine that are connected as a training's workers, each with a core of its own where there are enough.
 
     Only the last ones that were made run; they end with this process. Where they have ended, by a failure, an interrupt or a
     kill, `run` starts others in their place, which have kept nothing: a cell that failed is run again, and that is all.
     """
 
-    _last: RealWorkers | None = None
+    _last: LocalWorkers | None = None
 
     def __init__(self, count: int = 2):
         self.count = count
         self._start()
 
     def _start(self) -> None:
-        if RealWorkers._last:  # the cell that makes it is run again
-            RealWorkers._last.close()
-        RealWorkers._last = self
+        if LocalWorkers._last:  # the cell that makes it is run again
+            LocalWorkers._last.close()
+        LocalWorkers._last = self
         atexit.register(self.close)
         count, addresses = self.count, tuple(f"127.0.0.1:{port}" for port in free_ports(self.count))
         cores = sorted(os.sched_getaffinity(0))
@@ -118,7 +134,7 @@ class RealWorkers:
         Raises:
             CtrlabError: one has failed, or its process has ended. All workers end then.
         """
-        if RealWorkers._last is not self:
+        if LocalWorkers._last is not self:
             self._start()
         members = list(range(self.count)) if on is None else list(on)
         try:
@@ -136,8 +152,8 @@ class RealWorkers:
     def close(self) -> None:
         """Ends all."""
         atexit.unregister(self.close)
-        if RealWorkers._last is self:
-            RealWorkers._last = None
+        if LocalWorkers._last is self:
+            LocalWorkers._last = None
         for process, connection in zip(self._processes, self._connections):
             process.kill()  # they have nothing to lose, and would wait for each other
             process.wait()
@@ -167,29 +183,6 @@ class RealWorkers:
                     results[index] = said
                     del waiting[connection]
         return [results[index] for index in members]
-
-
-@contextlib.contextmanager
-def live_charts(lab, titles: Mapping[str, str]) -> Iterator[Told]:
-    """A chart for each number that workers tell, {its name: the chart's title, with the unit behind a comma}; a curve for each
-    worker."""
-    with contextlib.ExitStack() as held:
-        parts = {name: title.rsplit(", ", 1) for name, title in titles.items()}
-        charts = {name: held.enter_context(lab.live_chart(each[0], each[-1])) for name, each in parts.items()}
-
-        seen, early = set(), []
-
-        def told(worker: int, x: float, numbers: Mapping[str, float]) -> None:
-            seen.add(worker)
-            early.append((worker, x, numbers))
-            if seen != set(range(max(seen) + 1)):
-                return  # so that curves, and their colours, are in the order of the workers
-            for index, x, numbers in sorted(early, key=lambda each: each[0]):
-                for name, chart in charts.items():
-                    chart.add(f"worker {index}", x, numbers[name])
-            early.clear()
-
-        yield told
 
 
 def serve(connection: Connection, core: int) -> None:

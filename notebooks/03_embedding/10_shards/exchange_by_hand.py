@@ -9,13 +9,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from ctrlab import whole_batch
 from ctrlab.distributed import collectives
 from ctrlab.ops import lookup
 from ctrlab.ops.lookup import Ids, Layout, flat_ids
@@ -139,24 +137,6 @@ class ByHand(SharedBatch):
         """The gradients of the owner's distinct keys, table after table."""
         parts = zip(np.split(keys, ends[:-1]), np.split(gradients, ends[:-1]))
         return np.concatenate([self._merge(*part)[1] for part in parts])
-
-
-class Program:
-    """In place of the `Workers` of a step: what is traced in it goes through `make(the workers' own SharedBatch)`."""
-
-    def __init__(self, workers, make: Callable[[SharedBatch], SharedBatch]):
-        self._workers, self._make = workers, make
-
-    def program(self) -> Callable[[tf.Tensor | None], contextlib.AbstractContextManager]:
-        """As of `Workers`."""
-        real = self._workers.program()
-
-        @contextlib.contextmanager
-        def traced(rows: tf.Tensor | None) -> Iterator[None]:
-            with real(rows), whole_batch.over(self._make(whole_batch.batch())):
-                yield
-
-        return traced
 
 
 def _numpy(function: Callable, inputs: Sequence[tf.Tensor], shapes: Sequence[tuple]) -> list[tf.Tensor]:

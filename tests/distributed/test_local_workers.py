@@ -2,12 +2,16 @@
 
 import contextlib
 import os
+import pickle
+import subprocess
+import sys
+import threading
 
 import pytest
 
+from ctrlab.distributed import local_workers
+from ctrlab.distributed.local_workers import LocalWorkers, packed
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons import real_workers
-from ctrlab.lessons.real_workers import RealWorkers
 
 
 def alive(pids):
@@ -16,7 +20,7 @@ def alive(pids):
 
 @pytest.mark.timeout(300)  # two processes that import TensorFlow
 def test_workers_run_what_they_are_sent(monkeypatch):
-    workers, told = RealWorkers(2), []
+    workers, told = LocalWorkers(2), []
     pids = [process.pid for process in workers._processes]
     factor = 10  # goes with the function
 
@@ -47,8 +51,8 @@ def test_workers_run_what_they_are_sent(monkeypatch):
 
 def test_a_worker_that_ends_ends_the_others(monkeypatch):
     """Without TensorFlow: what a process does is replaced."""
-    monkeypatch.setattr(real_workers, "PROGRAM", "import time; time.sleep(100)")
-    workers = RealWorkers(3)
+    monkeypatch.setattr(local_workers, "PROGRAM", "import time; time.sleep(100)")
+    workers = LocalWorkers(3)
     pids = [process.pid for process in workers._processes]
     workers.kill(1)
     with pytest.raises(CtrlabError, match=r"^Worker 1 has ended, and the others with it: run the cell again"):
@@ -66,24 +70,24 @@ while True:
     connection.recv_bytes()
     connection.send_bytes(pickle.dumps(("done", 7)))
 """
-    monkeypatch.setattr(real_workers, "PROGRAM", answering)
-    workers = RealWorkers(2)
+    monkeypatch.setattr(local_workers, "PROGRAM", answering)
+    workers = LocalWorkers(2)
     first = [process.pid for process in workers._processes]
     assert workers.run(len) == [7, 7]
     ends(workers)
     with contextlib.suppress(CtrlabError):
         workers.run(len)
     assert not alive(first) and workers.run(len) == [7, 7]
-    newer = RealWorkers(1)
+    newer = LocalWorkers(1)
     second = [process.pid for process in newer._processes]
     assert workers.run(len) == [7, 7] and not alive(second)  # only one set of workers at a time
     workers.close()
 
 
 def test_another_start_ends_those_of_before(monkeypatch):
-    monkeypatch.setattr(real_workers, "PROGRAM", "import time; time.sleep(100)")
-    first = [process.pid for process in RealWorkers(1)._processes]
-    second = RealWorkers(1)
+    monkeypatch.setattr(local_workers, "PROGRAM", "import time; time.sleep(100)")
+    first = [process.pid for process in LocalWorkers(1)._processes]
+    second = LocalWorkers(1)
     assert not alive(first) and alive([process.pid for process in second._processes])
     second.close()
 
@@ -97,28 +101,61 @@ def test_of_an_error_inside_a_step_its_own_line_comes_first():
     step = tf.function(lambda x: tf.numpy_function(merge, [x], tf.float32), autograph=False)
     with pytest.raises(tf.errors.InvalidArgumentError) as problem:
         step(tf.zeros(2))
-    raised, rest = real_workers._told_of(problem.value)
+    raised, rest = local_workers._told_of(problem.value)
     assert raised == "ValueError: one row too many" and "in merge" in rest
-    assert real_workers._told_of(KeyError("a")) == ("KeyError: 'a'", "")
+    assert local_workers._told_of(KeyError("a")) == ("KeyError: 'a'", "")
 
 
-class Lab:
-    def __init__(self):
-        self.charts = {}
+NOTEBOOK = """
+import numpy as np
 
-    def live_chart(self, title, y):
-        from ctrlab.profiling.charts import LiveChart
-
-        self.charts[title] = LiveChart(title, y)
-        return self.charts[title]
+lock = __import__("threading").Lock()  # can't be pickled
+scale = 10
 
 
-def test_charts_have_a_curve_per_worker():
-    lab = Lab()
-    with real_workers.live_charts(lab, {"loss": "Loss", "megabytes": "Sent, so far, MB"}) as told:
-        told(1, 0, {"loss": 0.7, "megabytes": 2.0})
-        told(1, 1, {"loss": 0.6, "megabytes": 3.0})
-        told(0, 0, {"loss": 0.7, "megabytes": 1.0})
-    assert list(lab.charts) == ["Loss", "Sent, so far"]
-    assert lab.charts["Sent, so far"].history == {"worker 0": ([0], [1.0]), "worker 1": ([0, 1], [2.0, 3.0])}
-    assert list(lab.charts["Loss"].history) == ["worker 0", "worker 1"]
+def helper(x, *, by=3):
+    return x * by
+
+
+def ask(x, times=2):
+    if x == 0:
+        return np.zeros(1, np.int64)
+    squares = [scale * helper(each) for each in range(x)]
+    return np.array(squares) + times + ask(x - 1)[0]
+
+
+def outer(n):
+    return lambda x: (n, helper(x))
+
+
+def uses_the_lock():
+    return lock
+"""
+
+
+@pytest.fixture
+def notebook():
+    """Names of a notebook, whose functions say that they are of `__main__`."""
+    names = {"__name__": "__main__"}
+    exec(compile(NOTEBOOK, "<cell>", "exec"), names)
+    return names
+
+
+def test_a_notebooks_functions_arrive_in_another_process_as_they_were(notebook):
+    """With other functions, a module and a number that they use, their defaults, themselves and their closure."""
+    right = (notebook["ask"](4).tolist(), notebook["outer"](7)(4))
+    code = "import pickle, sys; f, g = pickle.loads(sys.stdin.buffer.read()); print((f(4).tolist(), g(4)))"
+    data = packed((notebook["ask"], notebook["outer"](7)))
+    ran = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True)
+    assert ran.stdout.decode().strip() == str(right), ran.stderr.decode()
+
+
+def test_what_can_be_imported_is_named():
+    assert pickle.loads(packed(packed)) is packed and len(packed(packed)) < 100
+
+
+def test_what_can_not_go_along_is_one_sentence(notebook):
+    for thing in (notebook["uses_the_lock"], threading.Lock()):
+        with pytest.raises(CtrlabError, match=r"^What a function uses goes with it .*cannot pickle '_thread\.lock'") as problem:
+            packed(thing)
+        assert "\n" not in str(problem.value)
