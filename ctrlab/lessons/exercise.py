@@ -267,7 +267,8 @@ class Peak:
     next_step: str
 
     def __call__(self, answer: Callable, rng: Rng) -> None:
-        held = call(lambda *question: interpreter.peak_of(answer, *question), *self.on(rng), case=self.of)
+        inputs = self.on(rng)
+        held = call(lambda: interpreter.peak_of(answer, *inputs), case=self.of)
         if held > self.most:
             received = f"{held:,} bytes for {self.of}"
             rule = f"Budget: {self.rule}."
