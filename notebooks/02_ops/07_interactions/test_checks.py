@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from solved import solved
 from wrong_answers import ByHeart, Replay, named
 
 from ctrlab.errors import CtrlabError
@@ -11,6 +12,7 @@ from ctrlab.lessons.check import CheckFailed
 from ctrlab.ops import factorization_machine, kernel_swap
 
 LESSON = "02_ops/07_interactions"
+gathered = solved(LESSON, 1)
 
 
 def table(count):
@@ -18,11 +20,6 @@ def table(count):
     place = np.full((count, count), len(row))
     place[row, column] = place[column, row] = np.arange(len(row))
     return row, column, place
-
-
-def gathered(u, g):
-    place = table(u.shape[1])[2]
-    return tf.matmul(tf.gather(tf.pad(g, [[0, 0], [0, 1]]), place, axis=1), u)
 
 
 def no_op(u, g):
