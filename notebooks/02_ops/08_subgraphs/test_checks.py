@@ -2,6 +2,7 @@
 
 import pytest
 import tensorflow as tf
+from solved import solved
 from wrong_answers import ByHeart, Replay
 
 from ctrlab.lessons import check
@@ -9,15 +10,7 @@ from ctrlab.lessons.check import CheckFailed
 from ctrlab.ops import batch_norm
 
 LESSON = "02_ops/08_subgraphs"
-
-
-def by_hand(a, mean, inverse, scale, d_out):
-    rows = tf.cast(tf.shape(a)[0], a.dtype)
-    off = a - mean
-    d_shift = tf.reduce_sum(d_out, 0)
-    d_scale = tf.reduce_sum(d_out * off, 0) * inverse
-    factor = scale * inverse
-    return factor * d_out - (factor / rows * d_shift + off * (factor / rows * d_scale * inverse)), d_scale, d_shift
+by_hand = solved(LESSON, 1)
 
 
 def by_tape(a, mean, inverse, scale, d_out):
