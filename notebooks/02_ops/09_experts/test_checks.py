@@ -2,6 +2,7 @@
 
 import pytest
 import tensorflow as tf
+from solved import solved
 from wrong_answers import ByHeart, Replay, named
 
 from ctrlab.lessons import check
@@ -9,14 +10,7 @@ from ctrlab.lessons.check import CheckFailed
 from ctrlab.ops import mixture
 
 LESSON = "02_ops/09_experts"
-
-
-def one_product(x, kernel, gates):
-    count, inputs, outputs = kernel.shape
-    side_by_side = tf.reshape(tf.transpose(kernel, (1, 0, 2)), (inputs, count * outputs))
-    y = tf.matmul(x, tf.concat([side_by_side, *gates], axis=1))
-    said = tf.reshape(y[:, : count * outputs], (-1, count, outputs))
-    return tf.transpose(said, (1, 0, 2)), y[:, count * outputs :]
+one_product = solved(LESSON, 1)
 
 
 def no_op(x, kernel, gates):
