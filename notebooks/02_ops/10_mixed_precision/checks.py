@@ -60,8 +60,8 @@ def with_gradients(answer: Callable) -> Callable:
     return both
 
 
-def in_float32(gradients: Sequence, _, case: str, question: Sequence) -> None:
-    for name, gradient, array in zip(("x", "kernel", "bias"), gradients, question):
+def in_float32(gradients: Sequence | None, _, case: str, question: Sequence) -> None:
+    for name, gradient, array in zip(("x", "kernel", "bias"), gradients or 3 * [None], question):
         if gradient is None or gradient.dtype != tf.float32 or gradient.shape != array.shape:
             raise CheckFailed(
                 f"Gradients come out in float32, too, each of its tensor's shape; here {case}.",
