@@ -5,19 +5,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
+from solved import solved
 from wrong_answers import named
 
 from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
 
 LESSON = "02_ops/11_file_formats"
-
-
-def columns_of(file, names):
-    parquet = pq.ParquetFile(file)
-    for group in range(parquet.num_row_groups):
-        table = parquet.read_row_group(group, columns=names)
-        yield {name: table[name].chunk(0).to_numpy() for name in names}
+columns_of, ragged = solved(LESSON, 1), solved(LESSON, 2)
 
 
 def floor_of_groups(file, names):
@@ -49,12 +44,6 @@ def backwards(file, names):
 
 def nothing(file, names):
     return []
-
-
-def ragged(lists):
-    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    splits = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    return tf.RaggedTensor.from_row_splits(lists.flatten().to_numpy(), splits)
 
 
 def by_objects(lists):
