@@ -1,8 +1,10 @@
-"""An exported model that is asked in this process, by our processor or by TensorFlow's session, and callers that ask it."""
+"""A model with fresh weights that is exported to a folder of its own, requests to it, and what answers them in this process."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import json
 import os
 import tempfile
 import threading
@@ -17,59 +19,120 @@ import tensorflow as tf
 import ctrlab
 from ctrlab import data, serving
 from ctrlab.model_names import DATA_SETS
-from ctrlab.profiles import current
+from ctrlab.models.base import CTRModel
+from ctrlab.profiles import Profile, current
 from ctrlab.profiling.timing import now
+from ctrlab.server.models import Models
 from ctrlab.serving.graph import OUTPUT, opened
-from ctrlab.serving.inputs import inputs_of, to_tensors
+from ctrlab.serving.inputs import Features, inputs_of, to_tensors
 from ctrlab.serving.processor import Processor
 from ctrlab.serving.warm_up import predict_request
 
 Ask = Callable[[], object]
-"""Has a model answer one request."""
+"""A function that makes a model answer one request."""
 
 
 def cpus() -> list[int]:
-    """Those that this process may use."""
+    """The CPUs that this process may use."""
     return sorted(os.sched_getaffinity(0))
 
 
-@dataclass(frozen=True)
+def json_request(features: Features, model: CTRModel) -> bytes:
+    """These rows as a request by columns, as TensorFlow Serving's REST interface has it."""
+    tensors = to_tensors(features, inputs_of(model, "text"), model)
+    columns = {name: tensor.numpy() for name, tensor in tensors.items()}
+    return json.dumps({"inputs": {n: (c.astype(str) if c.dtype == object else c).tolist() for n, c in columns.items()}}).encode()
+
+
 class Exported:
-    """A model's folder with one version, and one request to it."""
+    """A model's folder, which goes with `close` or with this process, also where a notebook's cell has failed.
+
+    Args:
+        name: of the model; the data set is its own.
+        optimizations: as for `ctrlab.build`.
+        most_rows: of a request.
+    """
+
+    def __init__(self, name: str, profile: Profile, optimizations: str, most_rows: int = 64):
+        self._held = contextlib.ExitStack()
+        atexit.register(self._held.close)
+        folder = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="ctrlab-exported-")))
+        self._features, _ = next(iter(data.prepare(DATA_SETS[name], profile=profile).read_train(most_rows, drop_remainder=True)))
+        self._model = ctrlab.build(name, optimizations=optimizations)
+        self.folder = folder / name
+        self.export()
+
+    def export(self) -> int:
+        """Exports the model as one more version, and returns its number."""
+        return int(serving.export_model(self._model, self.folder, rows=[self.rows(1)]).name)
+
+    def rows(self, rows: int) -> Features:
+        """Features of so many examples, at most `most_rows`."""
+        return {column: values[:rows] for column, values in self._features.items()}
+
+    def tensors(self, rows: int) -> dict[str, tf.Tensor]:
+        """A request for the scores of so many rows, as the model's inputs."""
+        return to_tensors(self.rows(rows), inputs_of(self._model, "text"), self._model)
+
+    def request(self, rows: int) -> bytes:
+        """The same as JSON, by columns."""
+        return json_request(self.rows(rows), self._model)
+
+    def processor(self, **configuration) -> Processor:
+        """The compiled server of the model, until `close`."""
+        return self._held.enter_context(Processor(self.folder, **{"poll_seconds": 0} | configuration))
+
+    @contextlib.contextmanager
+    def server(self, **options) -> Iterator[Models]:
+        """What answers requests in `ctrlab serve`, with one thread, while the block runs."""
+        models = Models(self.folder, threads=1, poll_seconds=0, **options)
+        try:
+            yield models
+        finally:
+            models.close()
+
+    def close(self) -> None:
+        """Ends its processors and deletes its folder."""
+        self._held.close()
+        atexit.unregister(self._held.close)
+
+
+@dataclass(frozen=True)
+class OneRequest:
+    """An exported model and one request to it, which a processor or a session of TensorFlow's answers again and again."""
 
     folder: Path
     tensors: Mapping[str, tf.Tensor]
 
     @property
     def request(self) -> bytes:
+        """As a processor takes it."""
         return predict_request(self.folder.name, self.tensors)
 
     @contextlib.contextmanager
     def processor(self, **configuration) -> Iterator[Ask]:
+        """Asks our processor while the block runs."""
         with Processor(self.folder, **{"poll_seconds": 0} | configuration) as processor:
             request = self.request
             yield lambda: processor.process(request, "predict")
 
     @contextlib.contextmanager
     def session(self, threads: tuple[int, int] = (0, 0)) -> Iterator[Ask]:
+        """Asks a session with these intra-op and inter-op threads while the block runs; 0: as TensorFlow chooses."""
         counts = dict(zip(("intra_op_threads", "inter_op_threads"), threads))
         with opened(self.folder / "1", self.tensors, **counts) as (session, signature):
             yield session.make_callable(signature.outputs[OUTPUT].name)
 
 
 @contextlib.contextmanager
-def exported(name: str, rows: int, optimizations: str, profile: str | None) -> Iterator[Exported]:
-    """A model with fresh weights."""
-    with tempfile.TemporaryDirectory(prefix="ctrlab-groups-") as folder:
-        read = data.prepare(DATA_SETS[name], profile=current(profile)).read_train
-        features, _ = next(iter(read(rows, drop_remainder=True)))
-        model = ctrlab.build(name, optimizations=optimizations)
-        serving.export_model(model, Path(folder, name))
-        yield Exported(Path(folder, name), to_tensors(features, inputs_of(model, "text"), model))
+def exported(name: str, rows: int, optimizations: str, profile: str | None) -> Iterator[OneRequest]:
+    """A model and a request of so many rows, while the block runs."""
+    with contextlib.closing(Exported(name, current(profile), optimizations, rows)) as model:
+        yield OneRequest(model.folder, model.tensors(rows))
 
 
 def closed_loop(ask: Ask, seconds: float, callers: int | None = None) -> float:
-    """Requests per second of callers that ask again once they were answered; one per CPU if their number isn't given."""
+    """Requests per second of callers that each ask again as soon as they are answered; by default one caller per CPU."""
     ends = threading.Event()
     with ThreadPoolExecutor(callers or len(cpus())) as threads:
         ask()

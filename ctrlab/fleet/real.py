@@ -1,6 +1,7 @@
 """The same pools and the same load as in the simulation, on real cores: curves are measured here, and the simulation is checked.
 
-Each core of a pool is a thread that is bound to one CPU. What it calls must let go of Python's lock, as `Processor.process` does.
+Each core of a pool is a thread that is bound to one CPU. The function that it calls must release Python's global lock, as
+`Processor.process` does.
 """
 
 from __future__ import annotations
@@ -19,19 +20,22 @@ import numpy as np
 from ctrlab.errors import CtrlabError
 from ctrlab.fleet.curve import Load, ServiceCurve
 from ctrlab.fleet.simulation import WARM_UP, Pool, arrivals_of, require_pools
+from ctrlab.load.arrivals import paced
 from ctrlab.profiling.timing import now, paired, timed
 
 REST_SECONDS = 1e-3
-"""How long a core has had nothing to do, for `ServiceCurve.idle`: about as long as one that is half busy waits for a request."""
+"""Seconds for which a core has no work when `ServiceCurve.idle` is measured: about as long as a half-busy core waits for a
+request.
+"""
 
 Ask = Callable[[int], object]
-"""Has a model answer a request of so many rows."""
+"""A function that makes a model answer a request with this number of rows."""
 
 
 def run(
     pools: Sequence[Pool], loads: Mapping[str, Load], asks: Mapping[str, Ask], *, seconds: float, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """As `simulate`, in real time: seconds from when each request was due to its answer, {model: float64 [requests]}.
+    """Like `simulate`, in real time: seconds from the due time of each request to its answer, {model: float64 [requests]}.
 
     Raises:
         CtrlabError: a model has no pool or two; or the process may use fewer CPUs than the pools have cores.
@@ -53,12 +57,13 @@ def run(
     free = iter(cpus)
     with ThreadPoolExecutor(wanted) as threads:
         work = [threads.submit(core, queues[pool.models[0]], next(free)) for pool in pools for _ in range(pool.cores)]
-        rng, begun = np.random.default_rng(seed), now()
+        rng = np.random.default_rng(seed)
         streams = [[(at, model, rows) for at, rows in arrivals_of(load, seconds, rng)] for model, load in loads.items()]
+        coming = list(heapq.merge(*streams))
         begun = now()
-        for at, model, rows in heapq.merge(*streams):
-            time.sleep(max(0.0, begun + at - now()))
-            queues[model].put((model, begun + at, rows))
+        for number, due in paced((at for at, _, _ in coming), begun):
+            _, model, rows = coming[number]
+            queues[model].put((model, due, rows))
         for pool in pools:
             for _ in range(pool.cores):
                 queues[pool.models[0]].put(None)
@@ -72,9 +77,9 @@ def measure_curve(ask: Ask, rows: Sequence[int], *, other: Ask | None = None, re
     """The curve of a model, from requests one after the other on one CPU.
 
     Args:
-        rows: the numbers of rows that are measured, in rotating order.
-        other: another model's: it is asked before, for `cold`, and on all other CPUs, for `crowding`, with the middle one of
-            `rows`. None: these and `idle` are 0.
+        rows: the numbers of rows per request that are measured, in rotating order.
+        other: asks another model: before a request, to measure `cold`, and on all other CPUs, to measure `crowding`, with the
+            middle number of `rows`. None: these two and `idle` are 0.
     """
     middle, cpus = sorted(rows)[len(rows) // 2], sorted(os.sched_getaffinity(0))
     with _bound(cpus[0]):
@@ -113,7 +118,7 @@ def _after(first: Ask, ask: Ask, rows: int) -> float:
 
 @contextlib.contextmanager
 def _bound(cpu: int) -> Iterator[None]:
-    """This thread runs on one CPU, and afterwards where it might before."""
+    """A context in which this thread runs on one CPU; afterwards it may use the same CPUs as before."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {cpu})
     try:
@@ -124,7 +129,9 @@ def _bound(cpu: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _worker(other: Ask, rows: int, cpus: Sequence[int]) -> Iterator[Callable[[Ask], float]]:
-    """Yields what times a call while other CPUs answer requests of the other model; without any it times the call alone."""
+    """Yields a function that times a call while other CPUs answer requests of the other model; without another model it times
+    the call alone.
+    """
     goes, ends = threading.Event(), threading.Event()
 
     def work(cpu: int) -> None:

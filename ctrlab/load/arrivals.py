@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from ctrlab.errors import CtrlabError
+from ctrlab.profiling.timing import now
 
 
 def poisson(rate: float, seconds: float, seed: int = 0, most: int = 1_000_000) -> np.ndarray:
@@ -30,3 +33,18 @@ def poisson(rate: float, seconds: float, seed: int = 0, most: int = 1_000_000) -
 def even(rate: float, seconds: float) -> np.ndarray:
     """Seconds from the beginning, float64 [N], one request at least: the first at 0, the others 1 / rate apart."""
     return np.arange(max(1, math.floor(rate * seconds))) / rate
+
+
+def paced(due: Iterable[float], begun: float | None = None) -> Iterator[tuple[int, float]]:
+    """Sleeps until each request is due, and yields its number and when that is, by `ctrlab.profiling.timing.now`.
+
+    Who hands each request to a thread or a queue, and waits for none, has an open loop.
+
+    Args:
+        due: seconds from the beginning, ascending.
+        begun: the beginning; None: now.
+    """
+    begun = now() if begun is None else begun
+    for number, at in enumerate(due):
+        time.sleep(max(0.0, begun + at - now()))
+        yield number, begun + at

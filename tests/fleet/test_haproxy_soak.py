@@ -25,6 +25,7 @@ from trainers import Trainer, published
 from wire_requests import by_columns
 
 from ctrlab.load import arrivals
+from ctrlab.profiling.timing import now
 from ctrlab.serving import inputs
 from ctrlab.serving.versions import versions
 
@@ -64,17 +65,15 @@ class Load:
         self._thread.join()
 
     def _send(self):
-        begun = time.monotonic()
         with ThreadPoolExecutor(CLIENTS) as pool:
-            for number, due in enumerate(self._due):
-                time.sleep(max(0.0, begun + due - time.monotonic()))
+            for number, due in arrivals.paced(self._due):
                 self.asked += 1
-                pool.submit(self._ask, number, begun + due)
+                pool.submit(self._ask, number, due)
 
     def _ask(self, number, due):
         which, user = number % len(self._bodies), self._users[number % len(self._users)]
         found = self._fleet.ask(self._bodies[which], user=user, token=TOKEN)
-        took = time.monotonic() - due
+        took = now() - due
         self.answers.append(Came(found.status, moment_of(found), instance_of(found), which, took, found.body))
 
 

@@ -21,6 +21,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.load import arrivals
 from ctrlab.load.answers import NotHttp, Reader
 from ctrlab.load.client import Target, post, send
+from ctrlab.profiling.timing import now
 
 POST = [post("/", b"{}")]
 
@@ -257,3 +258,15 @@ def test_what_failed_late_does_not_slow_the_answers():
     with serving(handle) as port:
         found = send(at(port), POST, np.arange(11) / 100, rate=100, seconds=0.11, timeout=0.5)
     assert found.failures == {"timeout": 1} and found.took < 0.3 and found.achieved > 40
+
+
+def test_a_pace_is_kept_however_long_each_takes():
+    """Who is slow once is not slow from then on: what was due meanwhile comes at once."""
+    came = []
+    begun = now()
+    for number, due in arrivals.paced([0.0, 0.05, 0.1, 0.3], begun):
+        came.append((number, due - begun, now() - due))
+        time.sleep(0.15 if number == 0 else 0)
+    assert [number for number, *_ in came] == [0, 1, 2, 3]
+    assert [at for _, at, _ in came] == pytest.approx([0.0, 0.05, 0.1, 0.3])
+    assert all(late >= 0 for *_, late in came) and came[1][2] >= 0.1 and came[3][2] < 0.1

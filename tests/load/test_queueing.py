@@ -1,4 +1,4 @@
-"""Queues on a simulated clock, against waits that are known: of one queue, of batches and refusals, and of several queues at once."""
+"""Queues on a simulated clock, against waits that are known: of one queue, of batches, of refusals, and of several queues."""
 
 import heapq
 
