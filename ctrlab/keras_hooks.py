@@ -1,7 +1,9 @@
 """All private names of Keras and TensorFlow that we use or override, each with its reason; those of TensorFlow's cluster of
-workers are in `ctrlab.distributed.engine`.  No public name does the same, and another version may drop or change them:
-tests/test_keras_hooks.py shows which. The rest of the package uses the public names of this module. One more is an attribute of
-`ctrlab.errors.CtrlabError`, which must not depend on Keras: `_keras_call_info_injected`.
+workers are in `ctrlab.distributed.engine`.
+
+No public name does the same, and another version may drop or change them: tests/test_keras_hooks.py shows which. The rest of the
+package uses the public names of this module. One more is an attribute of `ctrlab.errors.CtrlabError`, which must not depend on
+Keras: `_keras_call_info_injected`.
 """
 
 from __future__ import annotations

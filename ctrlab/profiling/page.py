@@ -1,5 +1,7 @@
-"""Makes all HTML pages of the package: text and plots from a template, in one file that can be read without any other.  plotly
-and Jinja2 are not dependencies of the package: they come with `ctrlab[lab]`. `check` looks for them before the work starts.
+"""Makes all HTML pages of the package: text and plots from a template, in one file that can be read without any other.
+
+plotly and Jinja2 are not dependencies of the package: they come with `ctrlab[lab]`. `check` looks for them before the work
+starts.
 """
 
 from __future__ import annotations

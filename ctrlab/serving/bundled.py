@@ -1,7 +1,7 @@
 """An export with compiled ops: the graph, and beside it the weights, which the graph's initializer loads (native/serving).
 
-Two ops give a call all of its weights: one the handles of all tables, the other all dense tensors. So the size of the graph does
-not depend on that of the weights, and the process that loads it keeps one copy of them, whatever number of sessions it has.
+Two ops give a call all of its weights: one op the handles of all tables, the other op all dense tensors. So the size of the graph
+does not depend on that of the weights, and a process keeps one copy of them for any number of sessions.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ from ctrlab.serving.weights import Moment, write_weights
 FORMATS: dict[str, Format] = {"bf16_rows": "bf16", "int8_rows": "int8"}
 LOOKUP = "Ctrlab>Lookup"
 WEIGHTS = "weights"
-"""The file's name in the folder of assets: TensorFlow gives the initializer the path of an asset wherever the folder lies."""
+"""The name of the weights file in the folder of assets. TensorFlow gives the initializer an asset's path, wherever the folder
+lies.
+"""
 
 
 def weights_in(folder: Path) -> Path:
-    """The place of the weights in a version's folder, which is made."""
+    """The path of the weights in a version's folder; makes the folder of assets."""
     (folder / "assets").mkdir()
     return folder / "assets" / WEIGHTS
 
@@ -43,16 +45,16 @@ class Bundled:
     """A model's graph, traced once, for any number of exports.
 
     Args:
-        inputs: as `inputs_of` gives them.
-        memory_rows: of each embedding variable, the rows that a server keeps in memory; the others lie on its disk. None: as in
-            training.
+        inputs: a result of `inputs_of`.
+        memory_rows: the number of rows of each embedding variable that a server keeps in memory; the others lie on its disk.
+            None: as in training.
     Attributes:
         trace: the graph of a call.
         tables, growing: the tables with a fixed number of rows, and the embedding variables, in the order of their numbers.
-        limits: `memory_rows` of each of `growing`; 0: all.
-        formats: of the rows of each table, fixed ones first.
+        limits: `memory_rows` for each of `growing`; 0: all rows.
+        formats: the format of each table's rows, fixed tables first.
     Raises:
-        CtrlabError: rows are to be packed that stock ops read.
+        CtrlabError: rows shall be packed, but stock ops read them.
     """
 
     def __init__(
@@ -98,14 +100,16 @@ class Bundled:
         return saved_model(graph, inner, trace.output.name, opened, {WEIGHTS: path})
 
     def write(self, folder: Path, bundle: str, step: int) -> None:
-        """Writes the model's weights as they are now into a version's folder. It must not be trained meanwhile."""
+        """Writes the model's current weights into a version's folder. The model must not be trained meanwhile."""
         dense = self.trace.dense_values(self.trace.weight_values())
         tables = [table.value for table in self.tables]
         with contextlib.closing(self._cuts()) as cuts:
             write_weights(weights_in(folder), bundle, Moment.now(step), tables, cuts, dense, self.formats)
 
     def _formats(self) -> list[Format]:
-        """Rows of one number, the linear weights, stay as they are: a scale for each would be larger than what it scales."""
+        """The row format of each table. Rows of one number, the linear weights, are not packed: each would need a scale larger
+        than itself.
+        """
         packed = _packed(self.rungs)
         fixed = [packed if table.shape[1] > 1 else "float32" for table in self.tables]
         growing = [packed if table.dim > 1 else "float32" for table in self.growing]
@@ -119,7 +123,7 @@ class Bundled:
         return fixed + growing
 
     def _definition(self) -> GraphDef:
-        """The trace's graph, whose lookups know the formats of their tables."""
+        """The trace's graph, with the formats of the tables set in its lookups."""
         definition = self.trace.graph.as_graph_def()
         formats = {handle.op.name: format for (_, handle, _), format in zip(self.trace.tables, self.formats)}
         for node in definition.node:
@@ -130,7 +134,7 @@ class Bundled:
         return definition
 
     def _cuts(self) -> Iterator[tuple[Cut, bool]]:
-        """One after the other, because each is a copy of the rows in memory."""
+        """Yields the cuts of the tables one after the other, because each cut is a copy of the rows in memory."""
         consumer = f"export {secrets.token_hex(8)}"
         for table, limit in zip(self.growing, self.limits):
             try:
@@ -140,7 +144,7 @@ class Bundled:
 
 
 def _packed(rungs: Iterable[str]) -> Format:
-    """As the ladder's last rung has it."""
+    """The row format that the last selected rung of the ladder sets."""
     return next((FORMATS[name] for name in reversed(tuple(rungs)) if name in FORMATS), "float32")
 
 

@@ -58,18 +58,18 @@ def export(
 
     Args:
         run: the folder with the checkpoints.
-        optimizations: of levels "model" and "serving"; "none" or "stock" for a stock export. "all" has those that don't change
-            results; "all,bf16" also has the towers' products in bfloat16, "all,int8_rows" the rows of tables in 8 bits.
+        optimizations: rungs of levels "model" and "serving"; "none" or "stock" for a stock export. "all" selects those that don't
+            change results; "all,bf16" adds products of the towers in bfloat16, "all,int8_rows" table rows in 8 bits.
         inputs: whether requests hold raw text or ids.
-        rows: features of real batches, as readers yield them: the warm-up requests.
-        number: of the version; None: one more than the newest.
-        memory_rows: of each embedding variable, the rows that a server keeps in memory; the others lie on its disk. None: as in
-            training.
-        share_users: whether requests may hold a user once, and as many candidates as they like; the graph then computes once
-            what only depends on the user and the context. See `ctrlab.serving.inputs`, and `Schema.role` for what is whose.
+        rows: features of real batches, as readers yield them, for the warm-up requests.
+        number: the version's number; None: one more than the newest.
+        memory_rows: the number of rows of each embedding variable that a server keeps in memory; the others lie on its disk.
+            None: as in training.
+        share_users: whether a request may hold a user once, with any number of candidates. The graph then computes the parts that
+            depend only on the user and the context once. See `ctrlab.serving.inputs`, and `Schema.role` for the roles of columns.
             Warm-up requests then have the first example's user.
     Raises:
-        BadData: no complete checkpoint, or it does not describe its model. CtrlabError: as `export_model`.
+        BadData: no complete checkpoint, or it does not describe its model. CtrlabError: as in `export_model`.
     """
     with tempfile.TemporaryDirectory(prefix="ctrlab-export-") as storage:
         built, served = levels(optimizations)
@@ -82,7 +82,7 @@ def levels(optimizations: str | Iterable[str]) -> tuple[tuple[str, ...], tuple[s
     """The optimizations of level "model", and those of level "serving".
 
     Raises:
-        UnknownName, CtrlabError: as `ctrlab.optimizations.resolve`, and for one of another level that is named.
+        UnknownName, CtrlabError: as in `ctrlab.optimizations.resolve`; also if an optimization of another level is named.
     """
     names = optimizations.split(",") if isinstance(optimizations, str) else list(optimizations)
     names = [name.strip() for name in names]
@@ -124,14 +124,14 @@ def export_model(
     share_users: bool = False,
     optimizations: str | Iterable[str] = "none",
 ) -> Path:
-    """Exports a model, with the optimizations that it was built with. It must not be trained meanwhile. The other arguments are
-    those of `export`.
+    """Exports a model with the optimizations with which it was built. The model must not be trained meanwhile. The other
+    arguments are those of `export`.
 
     Args:
-        model: one of the six, or a functional Keras model of yours, with `ctrlab.embedding.Embedding` or without; see
-            `ctrlab.serving.own`. An own model without ops of ours is a stock export.
-        save: the metadata of the checkpoint that the weights are of.
-        optimizations: of level "serving".
+        model: one of the six, or your own functional Keras model, with or without `ctrlab.embedding.Embedding`; see
+            `ctrlab.serving.own`. An own model without ops of ours becomes a stock export.
+        save: the metadata of the checkpoint that the weights come from.
+        optimizations: rungs of level "serving".
     Raises:
         CtrlabError: a stock export can't hold the model's weights; an own model has inputs that no request can have; a row lacks
             a column; users can't be shared; an answer is not finite; this version exists; another export writes into `out`; the
@@ -163,7 +163,7 @@ def export_model(
 
 @dataclass(frozen=True)
 class Trained:
-    """Where a version's weights come from, as the manifest says it."""
+    """The origin of a version's weights, as recorded in the manifest."""
 
     run: Mapping[str, str] = field(default_factory=dict)
     step: int = 0
@@ -184,10 +184,9 @@ def complete(
     """Writes a version's graph beside its weights, tries it on the warm-up requests, and writes these and the manifest.
 
     Args:
-        name: of the model, for the requests.
-        served: optimizations of level "serving".
-        known: the answers to the requests, float32 [B, K] each, where the version is not to be tried: it has more rows than this
-            process has room for.
+        name: the model's name, for the requests.
+        served: optimizations of level "serving". known: the answers to the requests, float32 [B, K] each, if the version shall
+        not be tried because it has more rows than fit into this process.
     Raises:
         CtrlabError: an answer is not finite, or the version refuses a request. OSError: the disk refuses.
     """

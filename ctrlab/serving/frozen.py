@@ -18,11 +18,13 @@ from ctrlab.serving.own import OwnModel
 from ctrlab.serving.weights import finite
 
 MOST_BYTES = (1 << 31) - (64 << 20)
-"""Of weights in a stock export: protobuf, in which the graph is written, takes 2 GB at most."""
+"""The most bytes of weights in a stock export: the graph is written as protobuf, which is limited to 2 GB."""
 
 
 def is_stock(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> bool:
-    """Whether the export is a stock one: as one of the six models was built; of an own model whenever it can be."""
+    """Whether the export is a stock one. For the six models their optimizations decide; an own model's is stock whenever
+    possible.
+    """
     if isinstance(model, CTRModel):
         return model.rungs <= {STOCK.name}
     return _bytes(model) <= MOST_BYTES and not traced(model, inputs).compiled
@@ -33,10 +35,10 @@ def _bytes(model: keras.Model) -> int:
 
 
 def frozen(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> saved_model_pb2.SavedModel:
-    """A SavedModel with one signature: inputs as `inputs_of` gives them -> probabilities, float32 [B, K].
+    """A SavedModel with one signature: inputs, a result of `inputs_of`, -> probabilities, float32 [B, K].
 
     Args:
-        model: with the optimizations "none" or "stock".
+        model: a model with the optimizations "none" or "stock".
     Raises:
         CtrlabError: the weights are larger than a stock export can hold, or not finite; or the model has embedding variables.
     """

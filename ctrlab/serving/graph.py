@@ -1,8 +1,8 @@
-"""The graph that answers requests: a model traced once, with an open end for each of its weights.
+"""The graph that answers requests: a model traced once, with a placeholder for each of its weights.
 
-A server reads weights, and never changes one during a call. So whatever a call would compute from weights alone (the scale and
-shift of a batch normalization, weights in bfloat16) is computed once, when they are exported. The graph begins where weights and
-request first meet; the tensors there are the *dense tensors* of the export.
+A server never changes a weight during a call. So values that depend only on weights (the scale and shift of a batch
+normalization, weights in bfloat16) are computed once, at the export. The exported graph begins where weights and request first
+meet; the weights' tensors at that border are the *dense tensors* of the export.
 
     weights ──► computed at the export ──► dense tensors ──┐
     tables ────────────────────────────────────────────────┼──► the graph of a call ──► probabilities
@@ -38,7 +38,7 @@ SIGNATURE, OUTPUT = "serving_default", "probabilities"
 INITIALIZER = "__saved_model_init_op"
 """TensorFlow's name of the op that a loader runs."""
 PARSING = "parsing"
-"""The rung whose op checks splits and rows; without it the graph has to."""
+"""The rung whose op checks splits and numbers of rows; without it the graph must check them."""
 ASSERTING = ("Assert", "If", "While")
 """Ops that may refuse a request. Nothing takes their result, so the output has to wait for them. (A branch or a loop without an
 assertion in it is of another type: StatelessIf, StatelessWhile.)"""
@@ -53,10 +53,10 @@ class Trace:
 
     Attributes:
         inputs: {name of an input: its placeholder}.
-        weights: the model's weights but its tables, and constants of its layers, such as the means of a Normalization, each with
-            its placeholder.
+        weights: the model's weights except its tables, and constants of its layers, such as the means of a Normalization; each
+            with its placeholder.
         dense: the dense tensors: functions of `weights`.
-        tables: the tables with a fixed number of rows, each with its resource's placeholder, and the tensor that is read of it.
+        tables: the tables with a fixed number of rows, each with its resource's placeholder, and the tensor that is read from it.
         growing: the embedding variables, each with its resource's placeholder.
         output: the probabilities.
     """
@@ -71,13 +71,13 @@ class Trace:
 
     @property
     def compiled(self) -> bool:
-        """Whether it has ops of ours."""
+        """Whether the graph has ops of ours."""
         definition = self.graph.as_graph_def()
         nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
         return any(node.op.startswith("Ctrlab>") for node in nodes)
 
     def weight_values(self) -> dict[str, np.ndarray]:
-        """The model's weights now, for `dense_values`."""
+        """The model's current weights, for `dense_values`."""
         return {placeholder.name: weight.numpy() for weight, placeholder in self.weights}
 
     def dense_values(self, weights: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -92,9 +92,8 @@ class Trace:
 
 
 def traced(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> Trace:
-    """The graph of a call with these inputs, as `inputs_of` gives them. The output is float32 [B, K].
-
-    That of a worker's model is the whole model's.
+    """The graph of a call with these inputs, a result of `inputs_of`. The output is float32 [B, K]. For a worker's model, the
+    graph is that of the whole model.
     """
     tables = [v for layer in keras_hooks.all_layers(model) if isinstance(layer, Embeddings) for v in layer.tables.values()]
     weights = [v for v in model.variables if v.dtype != "string" and all(v is not table for table in tables)]
@@ -132,8 +131,9 @@ def _no_weights(model: CTRModel | OwnModel, odd: Sequence[tf.Tensor]) -> str:
 
 
 def _passed(op: tf.Operation) -> tf.Operation | tf.Tensor:
-    """What comes after an assertion. A session takes a branch apart, and then its result waits for what is asserted in it, while
-    a control edge from the branch itself does not."""
+    """The tensor for which the ops after an assertion must wait. A session takes a branch apart: then the branch's result
+    waits for assertions inside it, but a control edge from the branch itself does not.
+    """
     return tf.identity(op.outputs[0]) if op.outputs else op
 
 
@@ -144,11 +144,11 @@ def saved_model(
     initializer: tf.Operation | None = None,
     assets: Mapping[str, tf.Tensor] | None = None,
 ) -> saved_model_pb2.SavedModel:
-    """A SavedModel of what the output needs; inputs and output are given by their tensors' names.
+    """A SavedModel with the ops that the output needs; inputs and output are given by their tensors' names.
 
     Args:
-        initializer: runs once, when the model is loaded.
-        assets: {file in the folder `assets`: the tensor that gets its path then}.
+        initializer: an op that runs once, when the model is loaded.
+        assets: {file in the folder `assets`: the tensor that receives its path}.
     """
     keep = [name.rpartition(":")[0] for name in (*inputs.values(), output)]
     keep += [initializer.name] if initializer is not None else []
@@ -189,12 +189,13 @@ def answers(folder: Path, requests: Iterable[Mapping[str, tf.Tensor]]) -> Iterat
 def opened(
     folder: Path, request: Mapping[str, tf.Tensor] | None = None, *, intra_op_threads: int = 0, inter_op_threads: int = 0
 ) -> Iterator[tuple[tf.compat.v1.Session, meta_graph_pb2.SignatureDef]]:
-    """A session of TensorFlow's own on a version, and the names of its inputs and outputs.
+    """Opens a version in a session of TensorFlow itself. Returns the session and the names of its inputs and outputs.
 
     Args:
-        request: what inputs hold that are not fed. It is in variables: what is computed from constants, or from defaults of
-            placeholders, TensorFlow would compute once, ahead.
-        intra_op_threads: among which an op splits its work. inter_op_threads: that run ops. 0: TensorFlow's own choice of both.
+        request: values of the inputs that are not fed. They are held in variables, because TensorFlow would compute values ahead
+            that depend on constants or on defaults of placeholders.
+        intra_op_threads: number of threads among which an op splits its work. inter_op_threads: number of threads that run ops.
+            0: TensorFlow chooses both.
     """
     [meta] = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs
     signature = meta.signature_def[SIGNATURE]
@@ -216,7 +217,7 @@ def opened(
 
 
 def _copy_needed(whole: GraphDef, ends: Sequence[str], to: GraphDef) -> None:
-    """Copies the nodes that the ends need. (TensorFlow's own function for it is deprecated, and says so to every user.)"""
+    """Copies the nodes that the ends need. (TensorFlow's own function for this is deprecated and logs a warning.)"""
     nodes = {node.name: node for node in whole.node}
     needed, left = set(), list(ends)
     while left:
@@ -230,7 +231,7 @@ def _copy_needed(whole: GraphDef, ends: Sequence[str], to: GraphDef) -> None:
 
 
 def _end(name: str) -> str:
-    """The placeholder of an input: a graph's names begin with a letter, a digit or a dot."""
+    """Makes the placeholder of an input. Names in a graph must begin with a letter, a digit or a dot."""
     name = graph_name(name.replace("/", "."))
     return name if name[0].isalnum() or name[0] == "." else f"input{name}"
 
@@ -240,7 +241,7 @@ def _placeholder(name: str, dtype, shape) -> tf.Tensor:
 
 
 def _read(table: keras.Variable) -> tuple[tf.Tensor, tf.Tensor]:
-    """A placeholder for the table's resource, and what is read of it."""
+    """A placeholder for the table's resource, and the tensor that is read from it."""
     handle = _placeholder("table", tf.resource, [])
     read = tf.raw_ops.ReadVariableOp(resource=handle, dtype=table.dtype)
     read.set_shape([rows_of_all(table), *table.shape[1:]])
@@ -248,7 +249,7 @@ def _read(table: keras.Variable) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _dense(graph: tf.Graph, weights: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """The tensors that depend on weights and constants only, and that another op takes."""
+    """The tensors that depend only on weights and constants, and are inputs of other ops."""
     weighs = {weight.op: None for weight in weights}  # in an order that is the same in each process
     constant: set[tf.Operation] = set()
     for op in graph.get_operations():  # each after those it takes from

@@ -3,7 +3,7 @@
     column                                        [B]     one value per example
     column/values, column/row_splits              [N], int64 [B + 1]: example b has values[row_splits[b] : row_splits[b + 1]]
 
-From raw text a column of ids is text, as in a file. From ids it has the integers that `ctrlab.data.encode` makes of the text.
+From raw text a column of ids is text, as in a file. From ids it holds the integers that `ctrlab.data.encode` makes from the text.
 An empty word, or an empty list of numbers, gets the column's default in the graph: see `filled`.
 
 In an export with `share_users` many candidates share a user. Then a request has U rows of the columns that describe the user or
@@ -43,9 +43,9 @@ class Input(Plain):
     """A column of a request.
 
     Attributes:
-        dtype: of its values: "float32", "string", "int32" or "int64".
+        dtype: type of its values: "float32", "string", "int32" or "int64".
         ragged: whether an example has any number of values.
-        encoding: how text becomes an id: "hash" is FarmHash64 modulo `buckets`, "vocabulary" the place among its words,
+        encoding: how text becomes an id: "hash" is FarmHash64 modulo `buckets`, "vocabulary" the position among its words,
             "identity" the number itself; "" for numbers.
         role: what it describes, "user", "context" or "candidate", as `Schema.role` says; "count" of `COUNTS`.
     """
@@ -59,12 +59,12 @@ class Input(Plain):
 
     @property
     def per_user(self) -> bool:
-        """Whether a request whose candidates share users has a value of it for each user."""
+        """Whether a request whose candidates share users has one value of this column per user."""
         return self.role in ("user", "context")
 
     @property
     def specs(self) -> dict[str, tf.TensorSpec]:
-        """{name: type} of its tensors."""
+        """{name: type} of the column's tensors."""
         if not self.ragged:
             return {self.column: tf.TensorSpec([None], self.dtype)}
         return {
@@ -74,11 +74,11 @@ class Input(Plain):
 
 
 COUNTS = Input("candidates", "int64", ragged=False, role="count")
-"""How many candidates each user has; of requests whose candidates share users."""
+"""The input with the number of candidates of each user, in requests whose candidates share users."""
 
 
 def inputs_of(model: CTRModel | OwnModel, kind: Kind, *, share_users: bool = False) -> tuple[Input, ...]:
-    """What a request to this model has, in the order of the schema; an own model has its inputs, of either kind.
+    """The columns of a request to this model, in the order of the schema. For an own model they are its inputs, with either kind.
 
     Args:
         share_users: whether candidates share users; then the last input is `COUNTS`.
@@ -136,11 +136,11 @@ def specs_of(inputs: Sequence[Input]) -> dict[str, tf.TensorSpec]:
 def to_features(
     tensors: Mapping[str, tf.Tensor], inputs: Sequence[Input], *, validate: bool = True
 ) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-    """The features that the model takes; of users that candidates share, as `ctrlab.models.sharing` has them.
+    """The features that the model takes. Those of shared users have the form of `ctrlab.models.sharing`.
 
     Args:
-        validate: row splits that are not ascending from 0 to N, and columns of different numbers of rows, fail when the graph
-            runs. Numbers of candidates that don't add up always do.
+        validate: the graph then fails on row splits that do not ascend from 0 to N, and on columns with different numbers of
+            rows. On numbers of candidates that don't add up it always fails.
     """
 
     def feature(each: Input):
@@ -162,7 +162,7 @@ def _rows(feature: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
 
 
 def _shared(features: Features, candidates: tf.Tensor, inputs: Sequence[Input], validate: bool) -> dict:
-    """The features, the users' with their users."""
+    """The features; those of users are wrapped with their users."""
     kinds = [[features[each.column] for each in inputs if each != COUNTS and each.per_user == kind] for kind in (True, False)]
     counted = [[_rows(feature) for feature in (of if validate else of[:1])] for of in kinds]
     users, rows = (of[0] for of in counted)
@@ -182,9 +182,8 @@ def _shared(features: Features, candidates: tf.Tensor, inputs: Sequence[Input], 
 
 
 def filled(features: Features, schema: Schema) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-    """A request's features with the columns' defaults where a word or a list of numbers is empty, as readers fill them.
-
-    Whole numbers stay as they are: none says that an id is missing.
+    """A request's features, with the columns' defaults in place of empty words and empty lists of numbers, as readers fill them.
+    Whole numbers are unchanged, because no number means a missing id.
     """
     found = dict(features)
     for column in schema.features:
@@ -211,7 +210,7 @@ def of_one_user(features: Features, inputs: Sequence[Input]) -> Features:
     """The features of a request in which the first example's user has the candidates of all examples.
 
     Args:
-        inputs: of an export that shares users, else the features stay as they are.
+        inputs: the inputs of an export. If it does not share users, the features are unchanged.
     """
     if COUNTS not in inputs:
         return features
@@ -225,10 +224,10 @@ def to_tensors(features: Features, inputs: Sequence[Input], model: CTRModel | Ow
     """The tensors of a request, from the features of a batch as readers yield them.
 
     Args:
-        features: with `candidates`, if users are shared; without it each row is a user's with one candidate.
-        model: makes ids of text where the inputs are ids and the features are text; None where the inputs are text.
+        features: features by name; if users are shared, with `candidates`. Without it each row is a user with one candidate.
+        model: turns text into ids if the inputs are ids and the features are text; None if the inputs are text.
     Raises:
-        CtrlabError: a column is missing, is no list where it must be one, or has ids where the inputs are text.
+        CtrlabError: a column is missing, is not a list although it must be, or has ids although the inputs are text.
     """
     if model is not None and not isinstance(model, CTRModel):
         features = model.as_columns(features)

@@ -1,7 +1,7 @@
 """Labels of versions, in a model's folder: models/ctr/labels.json, such as {"stable": 7, "canary": 8}.
 
-Clients ask for a label; whoever releases says which version it is, and a running server follows. The file is replaced at once. As
-in TensorFlow Serving: https://www.tensorflow.org/tfx/serving/serving_config.
+Clients ask for a label; the person who releases decides to which version it refers, and a running server follows. The file is
+replaced at once. As in TensorFlow Serving: https://www.tensorflow.org/tfx/serving/serving_config.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def read_labels(folder: Path) -> dict[str, int]:
 
 
 def label_lock(folder: Path) -> FileLock:
-    """Who holds it may set labels, or delete versions that have none."""
+    """The lock of a folder's labels. Its holder may set labels, and delete versions without a label."""
     return FileLock(folder / f".{FILE}.lock")
 
 
@@ -52,7 +52,8 @@ def set_label(folder: Path, label: str, version: int | None) -> dict[str, int]:
     """Gives the label to a version, or to none if `version` is None. Returns all labels.
 
     Raises:
-        CtrlabError: the label is no name; there is no such folder or version, or it is not whole; the folder can't be written.
+        CtrlabError: the label is not a valid name; the folder or version does not exist or is incomplete; the folder can't be
+            written.
     """
     folder = Path(folder)
     if not isinstance(label, str) or not NAME.fullmatch(label):

@@ -1,4 +1,4 @@
-"""What a version folder says of itself, in the file ctrlab.json: its columns, its model, where it comes from, its files."""
+"""The manifest of a version folder, the file ctrlab.json: its columns, its model, its origin and its files."""
 
 from __future__ import annotations
 
@@ -39,19 +39,20 @@ class File(Plain):
 
 @dataclass(frozen=True)
 class Manifest(Plain):
-    """What an export says about itself in its file, ctrlab.json.
+    """The description of an export in its file ctrlab.json.
 
     Attributes:
         format: the manifest's own version.
-        model: how the model is made again: see `ctrlab.models.saving`.
+        model: a description from which the model is made again: see `ctrlab.models.saving`.
         optimizations: rungs of level "model" in the graph; none for stock ops.
         inputs: the columns of a request.
         tasks: the columns of the output "probabilities", float32 [B, K].
-        rows_apart: whether the answer to a row is the same whatever other rows a request has.
+        rows_apart: whether the answer for a row does not depend on the other rows of a request.
         trained: settings of the training run.
-        step: the optimizer's steps; 0 if a model was exported without its checkpoint.
-        position: the batches read, of an export of a checkpoint. In others it is 0: a publisher sees steps, not what was read.
-        versions: of the packages that wrote it.
+        step: number of the optimizer's steps; 0 if a model was exported without its checkpoint.
+        position: number of batches read, if a checkpoint was exported. Otherwise 0, because a publisher sees steps, not the
+            batches that were read.
+        versions: versions of the packages that wrote it.
         warm_up: the probabilities of the warm-up requests, in their order: [requests][examples][K].
         files: all other files of the folder, by path.
     """
@@ -71,7 +72,7 @@ class Manifest(Plain):
 
 
 def files_in(folder: Path) -> dict[str, File]:
-    """Every file below a folder but its manifest, by its path there."""
+    """Every file below a folder except its manifest, by its path relative to the folder."""
     found = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / NAME)
     return {path.relative_to(folder).as_posix(): File.of(path) for path in found}
 
@@ -94,10 +95,10 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def verify(folder: Path) -> Manifest:
-    """The manifest of a version folder whose files are all as they were written.
+    """Checks that all files of a version folder are as they were written, and returns its manifest.
 
     Raises:
-        BadData: a file is missing, damaged, or more than the manifest lists.
+        BadData: a file is missing or damaged, or is not listed in the manifest.
     """
     manifest, found = read_manifest(folder), files_in(Path(folder))
     for name in sorted(manifest.files.keys() | found.keys()):

@@ -1,4 +1,4 @@
-"""Merges the weights files that several workers have written, each of its shard, into one: of a version, or of an update.
+"""Merges the weights files of several workers, each with its shard, into one file of a version or of an update.
 
     table of V rows        worker w has the rows w, w + W, w + 2 W, ...: a version has them in turn
     any other record       stays as it is: keys are of one worker each, and one worker alone has written the dense tensors
@@ -22,13 +22,13 @@ def merge_weights(parts: Sequence[Path], path: Path, bundle: str, moment: Moment
     """Writes the file of all workers' parts, in their order; returns its bytes.
 
     Raises:
-        OSError: the disk refused, or a part is damaged. CtrlabError: a part is of another step, or of other tables.
+        OSError: the disk refused, or a part is damaged. CtrlabError: a part comes from another step, or from other tables.
     """
     return write_records(path, bundle, moment, _merged([_Part(each, moment) for each in parts]))
 
 
 class _Part:
-    """A worker's file, from its second record on. `head` is that of the next record, (kind, index, first, count)."""
+    """A worker's file, from its second record on. `head` is the head of the next record: (kind, index, first, count)."""
 
     def __init__(self, path: Path, moment: Moment):
         self._path, self._records = path, records_in(path)
@@ -44,7 +44,7 @@ class _Part:
         self.head = HEAD.unpack_from(self._record)
 
     def take(self) -> bytes:
-        """The next record. It must not be the last."""
+        """Returns the next record, which must not be the last one."""
         record = self._record
         self._advance()
         return record
@@ -61,7 +61,9 @@ def _merged(parts: Sequence[_Part]) -> Iterator[bytes]:
 
 
 def _in_turn(t: int, first: int, records: Sequence[bytes]) -> bytes:
-    """One record of the rows that workers have in turn. Where a table ends, the last workers may have a row less, or none."""
+    """Merges the next records of rows that workers hold in turn into one. At the end of a table the last workers may have a
+    row less, or none.
+    """
     counts = [HEAD.unpack_from(record)[3] if record else 0 for record in records]
     total, workers = sum(counts), len(records)
     if counts != [len(range(w, total, workers)) for w in range(workers)]:

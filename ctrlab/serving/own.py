@@ -1,4 +1,4 @@
-"""A Keras model that is none of the six, as the export sees it: columns go in, float32 [B, K] comes out.
+"""Your own Keras model, none of the six, in the form that the export needs: it takes columns and gives float32 [B, K].
 
     keras.Input                                       a request's column
     shape (), or (1,)                                 one value per example, [B]
@@ -8,9 +8,9 @@
 The model is functional, or a `keras.Sequential` that begins with a `keras.Input`. Constants of its layers, such as the means of a
 Normalization, are exported with its weights; vocabularies are not.
 
-A column has the name of its `keras.Input`, or its key if the model takes a dict. The answers are those of the model: end it with
-a sigmoid if they are to be probabilities. Several outputs of one number each stand side by side, named by their layers, each by
-another.
+A column has the name of its `keras.Input`, or its key if the model takes a dict. The answers are the model's outputs: end it with
+a sigmoid if they shall be probabilities. Several outputs of one number each are placed side by side, and named after their
+layers, which must have different names.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ DTYPES = ("float32", "int32", "int64", "string")
 
 
 class OwnModel(keras.Model):
-    """What the export asks of one of the six models, for a functional Keras model.
+    """Gives a functional Keras model the methods and attributes that the export uses of the six models.
 
     Attributes:
-        rungs: none: its ops are its own.
-        rows_apart: false: nobody has said that the answer to a row does not depend on the others, so requests are never joined.
+        rungs: empty, because the model's ops are its own.
+        rows_apart: false. It is not known whether the answer for a row depends on the others, so requests are never batched.
     Raises:
-        CtrlabError: the model does not say its inputs, or one that a request can't have.
+        CtrlabError: the model does not declare its inputs, or declares one that a request can't have.
     """
 
     def __init__(self, model: keras.Model):
@@ -85,7 +85,7 @@ class OwnModel(keras.Model):
         return tuple(Input(column, tensor.dtype, ragged=_is_list(tensor)) for column, tensor in self.columns.items())
 
     def as_columns(self, features: Features) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-        """The features of a batch, as the model is trained on them, in a request's form."""
+        """Converts the features of a batch, in the form in which the model is trained on them, to a request's form."""
         found = dict(features)
         for column, tensor in self.columns.items():
             if column in found and not isinstance(found[column], tf.RaggedTensor):
@@ -94,7 +94,7 @@ class OwnModel(keras.Model):
         return found
 
     def probabilities(self, features: Features) -> tf.Tensor:
-        """What the model gives for a request's columns, float32 [B, K]."""
+        """The model's outputs for a request's columns, float32 [B, K]."""
         given = [self._as_input(column, features[column]) for column in self.columns]
         by_tensor = {id(tensor): value for tensor, value in zip(self.columns.values(), given)}
         packed = keras.tree.map_structure(lambda tensor: by_tensor[id(tensor)], self.model.input)
@@ -115,7 +115,7 @@ class OwnModel(keras.Model):
 
 
 def subject(model: keras.Model) -> CTRModel | OwnModel:
-    """The model as the export sees it."""
+    """The model in the form that the export needs."""
     return model if isinstance(model, CTRModel | OwnModel) else OwnModel(model)
 
 

@@ -3,8 +3,8 @@
     with Processor("models/ctr") as processor:
         processor.process(b'{"instances": [{"item": "B01", "history_items": ["B02"]}]}', "json").data
 
-Wire bytes go in and come out; Python never looks at them, and its lock is not held meanwhile. The library needs no Python: a
-server in another language calls it through native/processor/processor_c.h.
+Requests and answers are bytes as on the wire. Python never parses them, and does not hold its global lock during a call. The
+library needs no Python: a server in another language calls it through native/processor/processor_c.h.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 LIBRARY = Path(__file__).parents[1] / "libctrlab_processor.so"
 BEHIND = LIBRARY.with_name("_ctrlab_processor.so")
-"""What `LIBRARY` opens with its first call."""
+"""The library that `LIBRARY` opens in its first call."""
 VERSION = 4
-"""Of the C interface: CTRLAB_PROCESSOR_VERSION."""
+"""The version of the C interface: CTRLAB_PROCESSOR_VERSION."""
 FORMATS = {"predict": 0, "json": 1, "infer": 2, "infer_json": 3}
-"""By name, `ctrlab_processor_format`."""
+"""{name: format}, the values of `ctrlab_processor_format`."""
 STAGES = ("parse", "run", "write")
-"""Of a request: reading it; the model, and waiting for the others of its batch; writing the answer."""
+"""The stages of a request: parsing it; running the model, including the wait for its batch; writing the answer."""
 ALL = -1
-"""The header of a message that is JSON from its beginning to its end, or none."""
+"""The value of `header` for a message that is JSON throughout, or not JSON at all."""
 
 Format = Literal["predict", "json", "infer", "infer_json"]
 
 
 class Code(enum.IntEnum):
-    """How a call ended: `ctrlab_processor_answer`."""
+    """The result codes of a call, the values of `ctrlab_processor_answer`."""
 
     OK = 0
     INVALID = 1
@@ -49,7 +49,7 @@ class Code(enum.IntEnum):
 
 
 class Refused(CtrlabError):
-    """A call that the processor refused, in one sentence; `code` says whose fault it is."""
+    """The processor refused a call; the message is one sentence, and `code` says whose fault it is."""
 
     def __init__(self, code: int, sentence: str):
         super().__init__(sentence)
@@ -60,10 +60,10 @@ class Reply(NamedTuple):
     """An answer.
 
     Attributes:
-        data: its bytes.
-        version, update: of the model that gave it; update 0 is the version as it was exported.
-        header: how many of the bytes are JSON where tensors stand behind it, else `ALL`.
-        seconds: that each of `STAGES` took; 0 where there was none.
+        data: the answer's bytes.
+        version, update: those of the model that answered; update 0 is the version as it was exported.
+        header: the number of bytes that are JSON, if tensors follow them; otherwise `ALL`.
+        seconds: duration of each of `STAGES`; 0 for a stage that did not run.
     """
 
     data: bytes
@@ -74,7 +74,7 @@ class Reply(NamedTuple):
 
 
 class _Sized(ctypes.Structure):
-    """A structure that says how large it is, so that a library of another version knows which fields it has."""
+    """A C structure that contains its own size, so that a library of another version can recognise its fields."""
 
     _fields_ = (("struct_size", ctypes.c_size_t),)
 
@@ -143,11 +143,11 @@ class Processor:
     """Serves the newest version in a model's folder, and finds newer ones by itself. Thread-safe.
 
     Args:
-        folder: of the model; its versions are folders in it.
-        configuration: fields as native/processor/processor_c.h lists them: name, version, intra_op_threads, group, poll_seconds,
-            most_request_bytes, batch_rows, batch_wait_micros, most_slowdown.
+        folder: the model's folder; its versions are folders in it.
+        configuration: the fields that native/processor/processor_c.h describes: name, version, intra_op_threads, group,
+            poll_seconds, most_request_bytes, batch_rows, batch_wait_micros, most_slowdown.
     Raises:
-        Refused: no version can be loaded, or a field is odd. NativeLibraryError: there is no library.
+        Refused: no version can be loaded, or a field is invalid. NativeLibraryError: there is no library.
     """
 
     def __init__(self, folder: Path | str, **configuration):
@@ -165,15 +165,16 @@ class Processor:
         Args:
             format: "predict" for TensorFlow Serving's PredictRequest, "json" for its REST body, "infer" for the open inference
                 protocol's ModelInferRequest, "infer_json" for its REST body.
-            header: how many bytes of a body of "infer_json" are JSON, where tensors stand behind it.
+            header: the number of bytes of an "infer_json" body that are JSON, if tensors follow them.
         Raises:
             Refused: the request can't be answered; or the processor is closed. UnknownName: there is no such format.
         """
         return self._reply(self._library.ctrlab_processor_process, _given(request, format, header))
 
     def parse(self, request: bytes, format: Format, header: int = ALL) -> dict[str, pa.Array]:
-        """What a request holds: {input: its values}, text as binary, of the version that serves now. Arguments and errors as of
-        `process`."""
+        """Parses a request for the current version: {input: its values}, with text as binary. Arguments and errors are as in
+        `process`.
+        """
         import pyarrow as pa  # a process that only answers does not need it
 
         types = {"string": pa.binary(), "int32": pa.int32(), "int64": pa.int64(), "float32": pa.float32()}
@@ -199,17 +200,17 @@ class Processor:
         return found
 
     def info(self) -> dict:
-        """What it serves: name, version, update, step of the training, inputs and outputs with their types, and `per_user`, the
-        columns that candidates share, if they do.
+        """Describes the served model: name, version, update, step of the training, inputs and outputs with their types, and
+        `per_user`, the columns that candidates share, if they do.
 
-        Also `read_micros`: when the weights were read from the model, microseconds since 1970; `longest_pause_micros`: for how
-        long an update held requests up, at most; `stopped`: why no more updates are taken, or ""; `refused`: {version: why it is
-        not served}; `members` of its group: their threads, requests inside and answered.
+        Also `read_micros`: when the weights were read from the model, microseconds since 1970; `longest_pause_micros`: the
+        longest time for which an update delayed requests; `stopped`: why no more updates are taken, or ""; `refused`: {version:
+        why it is not served}; `members` of its group: their threads, requests inside and answered.
         """
         return json.loads(self._reply(self._library.ctrlab_processor_info).data)
 
     def close(self) -> None:
-        """Calls that run in other threads end as if it was open. Closing twice does nothing."""
+        """Closes the processor. Calls that run in other threads end normally. Closing twice does nothing."""
         handle, self._handle = self._handle, 0
         if handle:
             _call(self._library.ctrlab_processor_release, handle)

@@ -1,13 +1,13 @@
-"""Publishes a model while it trains: full versions, and between them updates with what changed.
+"""Publishes a model while it trains: full versions, and between them updates with the changes.
 
     models/ctr/7/                a full version, as `ctrlab export` writes it
     models/ctr/7.updates/1       what changed since, up to a later step; 2: what changed since 1
     models/ctr/7.updates/2
 
-A server that serves version 7 applies the updates that appear beside it. Each is one file: the rows that changed, the keys that
-went, and the dense tensors, without the slots that only training needs. The trainer copies these between two steps, and a thread
-writes them. An update that failed is confirmed to no table, so the next one has its changes, too. Its number is used again only
-if its file never appeared, because a server may have applied it. Several workers: `ctrlab.serving.shared_publishing`.
+A server that serves version 7 applies the updates that appear beside it. Each is one file: the changed rows, the removed keys,
+and the dense tensors, without the slots that only training needs. The trainer copies these between two steps, and a thread writes
+them. A failed update is not confirmed to any table, so the next one contains its changes, too. Its number is used again only if
+its file never appeared, because a server may have applied it. Several workers: `ctrlab.serving.shared_publishing`.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Published:
-    """What was published so far. Rows and bytes are those of updates."""
+    """Counts of everything that was published so far. Rows and bytes are those of updates."""
 
     versions: int = 0
     updates: int = 0
     rows: int = 0
     bytes: int = 0
     version_bytes: int = 0
-    """Of the last full version's weights."""
+    """The size of the last full version's weights, in bytes."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """The model between two steps: everything, or what changed.
+    """The content of the model between two steps: everything, or the changes.
 
     Attributes:
-        answers: to the warm-up requests, where a version is not tried on them.
+        answers: the answers to the warm-up requests, if the version is not tried on them.
     """
 
     full: bool
@@ -76,7 +76,7 @@ class Content:
 
     @property
     def lost(self) -> bool:
-        """Whether it should be changes, and a table no longer knows them."""
+        """Whether this should hold changes that a table no longer knows."""
         return not self.full and any(cut.since is None for cut in [*self.fixed.values(), *self.growing])
 
     @property
@@ -85,31 +85,31 @@ class Content:
 
 
 class Publisher:
-    """Publishes every so many seconds. Use it as a hook of `train` and as a context manager; make it before the first step.
+    """Publishes a model at fixed intervals. Use it as a hook of `train` and as a context manager; make it before the first step.
 
-    It never makes training wait for a disk: while one publication is written, the next is put off. One that fails is tried again
-    with the next, and said in a log line. `close` publishes what is left, and raises what the last publication failed of.
+    Training never waits for a disk: while one publication is written, the next one is postponed. A failed publication is logged,
+    and tried again with the next one. `close` publishes the remaining changes, and raises the error of the last publication.
 
     Args:
-        folder: of the model; its versions become folders in it.
-        model: as of `export_model`. Of an own model only embedding variables have rows that can be sent apart; its other weights,
-            `keras.layers.Embedding` included, are whole in each update.
+        folder: the model's folder; its versions become folders in it.
+        model: as in `export_model`. In an own model, only embedding variables have rows that can be sent separately; each update
+            contains all other weights completely, those of `keras.layers.Embedding` included.
         every: seconds between two publications.
-        full_every: each of so many publications is a full version; so is the first, and one whose changes the tables don't know.
-        keep: how many full versions of publishers stay, with their updates. Others are deleted, but for those with a label;
-            exports are not. What can't be deleted now is tried again after the next publication.
-        inputs, rows, memory_rows, share_users, optimizations: as of `export_model`.
-        run: settings of the training, for the manifest.
+        full_every: one of this many publications is a full version; so is the first, and one whose changes the tables no longer
+            know.
+        keep: the number of full versions of publishers that stay, with their updates. Older ones without a label are deleted;
+        exports never are. A failed deletion is tried again after the next publication. inputs, rows, memory_rows, share_users,
+        optimizations: as in `export_model`. run: settings of the training, for the manifest.
     Raises:
-        CtrlabError: a step was taken before; a number is odd; a row lacks a column; users can't be shared; another publisher has
-            the folder.
+        CtrlabError: a step was taken before; a number is invalid; a row lacks a column; users can't be shared; another publisher
+            uses the folder.
 
     >>> with Publisher("models/ctr", model, optimizer, every=60) as publisher:     # doctest: +SKIP
     ...     train(model, optimizer, batches, on_step=publisher)
     """
 
     shard, leads = WHOLE, True
-    """What this process has of each table, and whether it is the one that writes versions."""
+    """The shard of each table that this process holds, and whether this process writes versions."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Publisher:
             self(0, 0.0)
 
     def publish(self) -> None:
-        """Starts to publish the model as it is now. Call it between two steps. It waits for the publication before."""
+        """Starts to publish the current model. Call it between two steps. It waits until the previous publication is written."""
         self.wait()
         self._due = time.monotonic() + self.every
         try:
@@ -323,7 +323,7 @@ class Publisher:
         found.rows += rows
 
     def _tidy(self) -> None:
-        """Deletes old versions. The publication stays a success whatever fails here."""
+        """Deletes old versions. A failure here does not make the publication fail."""
         try:
             delete_old(self.folder, self.keep)
             self._not_tidied = ""

@@ -1,4 +1,4 @@
-"""The folder of a published model, as the one training that publishes to it has it."""
+"""The folder of a published model, as used by the one training that publishes to it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ctrlab.serving.versions import UPDATES, hide, sweep, versions
 
 LOCKED = ".publisher.lock"
 PARTS = ".parts-"
-"""Before the name of the folder in which several workers write their parts of a publication."""
+"""Prefix of the folder in which several workers write their parts of a publication."""
 
 
 def lock(folder: Path) -> FolderLock:
-    """Makes the folder, locks it, and deletes the parts that killed workers left. Servers would go to and fro between the models
-    of two trainings.
+    """Makes the folder, locks it, and deletes the parts that killed workers left. Two trainings must not share a folder: servers
+    would switch back and forth between their models.
 
     Raises:
-        CtrlabError: another training has it, or the disk refuses.
+        CtrlabError: another training uses the folder, or the disk refuses.
     """
     with explained(folder):
         make_folder(folder / LOCKED)
@@ -40,16 +40,16 @@ def lock(folder: Path) -> FolderLock:
 
 
 def updates_of(folder: Path, number: int) -> Path:
-    """Where the updates of a version lie."""
+    """The folder with the updates of a version."""
     return folder / f"{number}{UPDATES}"
 
 
 def delete_old(folder: Path, keep: int) -> None:
-    """Deletes all but the last versions of publishers that have no label, and what killed publishers left. Nothing is being
-    published now.
+    """Deletes old versions of publishers that have no label, except the last ones, and files that killed publishers left. Call it
+    while nothing is published.
 
     Raises:
-        CtrlabError: others are at work in the folder, or its labels can't be read. OSError: the disk refuses.
+        CtrlabError: another process works in the folder, or its labels can't be read. OSError: the disk refuses.
     """
     for half in folder.glob(f"*{UPDATES}/.*-*"):
         half.unlink()
@@ -66,7 +66,7 @@ def delete_old(folder: Path, keep: int) -> None:
 
 @contextlib.contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """A block in which what the disk or the memory refuses is one sentence."""
+    """A context that turns errors of the disk or of memory into one sentence."""
     try:
         yield
     except (OSError, MemoryError, tf.errors.ResourceExhaustedError) as error:

@@ -1,4 +1,4 @@
-"""Trained models whose tables are served in fewer bits: what that costs in AUC and calibration on held-out rows."""
+"""Measures the cost of tables with fewer bits: the AUC and calibration of trained models on held-out rows."""
 
 from __future__ import annotations
 
@@ -24,41 +24,43 @@ from ctrlab.training import make_optimizer, predict_step, train
 from ctrlab.training.metrics import auc, calibration
 
 RATE = 1e-2
-"""The learning rate. One pass at .001, the own rate of most, leaves tables nearly as they were drawn: nothing could be lost."""
+"""The learning rate. After one pass at 0.001, the rate of most models, tables are nearly as they were drawn, so nothing could
+be lost.
+"""
 SLICES = 16
 TINY_BUCKETS = 2_000
 BATCH = 512
 Change = Callable[[np.ndarray], np.ndarray]
-"""Of a table's rows, [rows, D] to [rows, D]."""
+"""A function that changes a table's rows, [rows, D] -> [rows, D]."""
 Metric = Callable[[np.ndarray, np.ndarray], float]
-"""Of probabilities and labels, [n] each."""
+"""A function of probabilities and labels, [n] each."""
 
 
 def made(name: str, profile: Profile) -> tuple[CTRModel, DataFiles]:
-    """A model with all rungs and fresh weights, and its data set's rows; with small tables at `tiny`."""
+    """A model with all rungs and fresh weights, and the files of its data set. With the profile `tiny` its tables are small."""
     files = data.prepare(DATA_SETS[name], profile=profile)
     schema = files.schema.with_buckets(TINY_BUCKETS) if profile.name == "tiny" else None
     return build(name, schema, optimizations="all"), files
 
 
 def train_once(model: CTRModel, files: DataFiles) -> None:
-    """One pass over the rows."""
+    """Trains on one pass over the rows."""
     batches = files.read_train(batch_size=BATCH, shuffle=10_000, seed=1, lists="ragged")
     train(model, make_optimizer(model, dataclasses.replace(model.hyper, learning_rate=RATE)), batches)
 
 
 def packable(model: CTRModel) -> dict[str, keras.Variable]:
-    """The tables whose rows the rungs of serving pack, by name."""
+    """The tables whose rows the rungs of level "serving" pack, by name."""
     bundled = Bundled(model, inputs_of(model, "text"), optimizations=next(iter(FORMATS)))
     return {table.name: table for table, format in zip(bundled.tables, bundled.formats) if format != "float32"}
 
 
 class Quantizable:
-    """A trained model, whose tables can be changed for a while.
+    """A trained model whose tables can be changed temporarily.
 
     Attributes:
-        features: of the held-out rows, in batches. labels: of all of them, [n, K].
-        tables: {name: float32 [rows, D]}, those that can be packed.
+        features: features of the held-out rows, in batches. labels: labels of all held-out rows, [n, K].
+        tables: {name: float32 [rows, D]}, the tables that can be packed.
     """
 
     def __init__(self, model: CTRModel, files: DataFiles):
@@ -76,7 +78,7 @@ class Quantizable:
 
     @contextlib.contextmanager
     def changed(self, change: Callable[[str, np.ndarray], np.ndarray]) -> Iterator[None]:
-        """The model has `change(name, rows)` for each table while the block runs."""
+        """A context in which each table of the model holds `change(name, rows)` instead of its rows."""
         try:
             for name, table in self._variables.items():
                 table.assign(change(name, self.tables[name]))
@@ -86,12 +88,12 @@ class Quantizable:
                 table.assign(self.tables[name])
 
     def rows(self, count: int) -> dict:
-        """Features of so many held-out rows."""
+        """The features of this number of held-out rows."""
         return {column: values[:count] for column, values in self.features[0].items()}
 
 
 def weights_bytes(version: Path) -> int:
-    """Of a version's tables and dense weights."""
+    """The size of a version's tables and dense weights, in bytes."""
     return (version / "assets" / WEIGHTS).stat().st_size
 
 
@@ -103,10 +105,11 @@ def per_slice(metric: Metric, scores: np.ndarray, labels: np.ndarray) -> list[fl
 
 @dataclass(frozen=True)
 class Cost:
-    """How far scores are from those in float32; intervals over slices of the held-out rows, the same slices on both sides.
+    """The difference between scores and those in float32; intervals over slices of the held-out rows, the same slices on both
+    sides.
 
     Attributes:
-        auc: its difference. calibration: its difference, where calibration is predicted over observed clicks.
+        auc: difference of the AUC. calibration: difference of the calibration, which is predicted over observed clicks.
         largest: the largest difference of a probability.
     """
 
@@ -116,7 +119,7 @@ class Cost:
 
     @classmethod
     def of(cls, before: np.ndarray, after: np.ndarray, labels: np.ndarray) -> Cost:
-        """Of probabilities [n] in float32 and in fewer bits, and labels [n]."""
+        """Computes the cost from probabilities in float32 and in fewer bits, and labels; [n] each."""
 
         def apart(metric: Metric) -> Interval:
             pairs = zip(per_slice(metric, after, labels), per_slice(metric, before, labels))

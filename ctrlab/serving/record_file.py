@@ -1,4 +1,4 @@
-"""TFRecord files, whose refusals are the disk's."""
+"""TFRecord files whose errors are OSErrors, as those of other files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ERRORS = {
     tf.errors.PermissionDeniedError: errno.EACCES,  # or a disk that can only be read
     tf.errors.NotFoundError: errno.ENOENT,
 }
-"""What the system refused, by TensorFlow's errors."""
+"""The system's error number for each of TensorFlow's errors."""
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@
     int8      a float, the row's scale, and D whole numbers   4 + D bytes
 
 A packed row fills whole words of 4 bytes. In int8 a number is scale * q with q in [-127, 127], and the scale is the smallest
-float with 127 * scale >= max |x|: so no number of the row is further off than half of it.
+float with 127 * scale >= max |x|: so the error of each number of the row is at most half the scale.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MOST = 127
 
 
 def words(format: Format, dim: int) -> int:
-    """The words of 4 bytes of a row of `dim` numbers."""
+    """The number of 4-byte words of a row of `dim` numbers."""
     return {"float32": dim, "bf16": (dim + 1) // 2, "int8": 1 + (dim + 3) // 4}[format]
 
 
 def pack(values: np.ndarray, format: Format) -> np.ndarray:
-    """float32 [n, D], finite -> float32 [n, words]: the rows' bytes.
+    """Packs rows: finite float32 [n, D] -> float32 [n, words], which hold the packed bytes.
 
     Raises:
         CtrlabError: a number is too large for the format.
@@ -51,7 +51,7 @@ def pack(values: np.ndarray, format: Format) -> np.ndarray:
 
 
 def unpack(packed: np.ndarray, format: Format, dim: int) -> np.ndarray:
-    """float32 [n, words] -> float32 [n, D]."""
+    """Unpacks rows: float32 [n, words] -> float32 [n, D]."""
     if format == "float32":
         return packed
     raw = np.ascontiguousarray(packed).view(np.uint8)
@@ -63,15 +63,14 @@ def unpack(packed: np.ndarray, format: Format, dim: int) -> np.ndarray:
 
 
 def rounded(values: np.ndarray, bits: int) -> np.ndarray:
-    """float32 [n, D] -> float32 [n, D]: what is left of rows in so many bits, 2 to 8, and a scale each; 8 are int8."""
+    """Rounds rows to this number of bits (2 to 8; 8 is int8) with one scale per row: float32 [n, D] -> float32 [n, D]."""
     scales, steps = _quantized(np.ascontiguousarray(values, np.float32), 2 ** (bits - 1) - 1)
     return scales[:, None] * steps.astype(np.float32)
 
 
 def _quantized(values: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """The scales [n], and how many of them each number is, [n, D]: whole, at most `most` of either sign.
-
-    A scale is rounded up: rounded down, the largest number would not fit, and in denormals it would not by far.
+    """The scales [n], and each number in units of its row's scale, [n, D]: whole numbers in [-most, most]. A scale is rounded up.
+    If it were rounded down, the largest number of the row would not fit, with denormal numbers not even nearly.
     """
     largest = abs(values).max(axis=1).astype(np.float64)
     scales = (largest / most).astype(np.float32)

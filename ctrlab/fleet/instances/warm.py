@@ -1,5 +1,6 @@
-"""The first requests to an instance, before any client's: it takes traffic once it has answered one request per model.  An
-instance has run its models' own warm-up requests before it listens. The requests here show that the port, the token and the
+"""The first requests to an instance, before any client's: it takes traffic once it has answered one request per model.
+
+An instance has run its models' own warm-up requests before it listens. The requests here show that the port, the token and the
 threads work as well. So a row of zeros and empty texts is enough, and an answer that refuses the row (400) counts.
 """
 
