@@ -18,12 +18,13 @@ class Part:
     """One table.
 
     Attributes:
-        says: what the table shows, without a full stop: its title in the terminal, the sentence before it in Markdown.
-        headings: one per column.
-        lines: the rows, each a sequence of cells.
-        words: the first `words` columns hold words, which are not broken into lines; the others hold numbers.
-        kinds: the first `kinds` columns say what a row is about. The terminal draws a line when one of them changes.
-        caption: text that the terminal shows below the table.
+        says: what it shows, without a stop: its title in the terminal, the sentence before it in Markdown.
+        headings: one a column.
+        lines: a row of cells each.
+        words: how many of the first columns hold words; the others hold numbers, which stand to the right.
+        kinds: how many of the first columns say of what a row is. The terminal draws a line where one of them changes. One that
+            never changes stands in its title.
+        caption: what else the terminal says below it.
     """
 
     says: str
@@ -42,17 +43,23 @@ class Part:
         return f"{self.says}:\n\n{markdown.table(self.headings, self.lines)}"
 
     def table(self) -> Table:
-        """The table for the terminal. Below it stands the machine's line, unless there is a caption."""
-        table = Table(title=self.says, caption=self.caption or machine().line)
-        for i, heading in enumerate(self.headings):
-            table.add_column(heading, justify="left" if i < self.words else "right", no_wrap=i < self.words)
+        """For the terminal; below it stands the machine, unless there is a caption. No word or number is cut."""
+        same = [i for i in range(self.kinds) if len({line[i] for line in self.lines}) == 1 < len(self.lines)]
+        title = ": ".join(filter(None, (self.says, ", ".join(f"{self.headings[i]} {self.lines[0][i]}" for i in same))))
+        table, shown = Table(title=title, caption=self.caption or machine().line), [*range(len(self.headings))]
+        for i in same:
+            shown.remove(i)
+        for i in shown:
+            column = [self.headings[i], *(line[i] for line in self.lines)]
+            longest = max((len(word) for cell in column for word in cell.split()), default=0)
+            table.add_column(column[0], justify="left" if i < self.words else "right", min_width=longest)
         before = None
         for line in self.lines:
             kind = tuple(line[: self.kinds])
             if before not in (None, kind):
                 table.add_section()
             before = kind
-            table.add_row(*map(Text, line))  # whose brackets are no markup
+            table.add_row(*(Text(line[i]) for i in shown))  # whose brackets are no markup
         return table
 
 
@@ -74,6 +81,6 @@ class Report:
     def show(self, console: Console) -> None:
         """Prints the report."""
         for part in self.parts:
-            console.print(part.table())
+            console.print(part.table(), crop=False)
         for note in self.notes:
             console.print(note, highlight=False, soft_wrap=True, markup=False)

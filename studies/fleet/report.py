@@ -31,7 +31,7 @@ def report(record: Mapping) -> Report:
     if record["experiments"]:
         lines = (_experiment(record["cores"], each) for each in record["experiments"])
         said = "How much of the machine each policy keeps busy with every model within its limit"
-        parts.append(Part.of(said, CARRIED + MORE, lines, words=0))
+        parts.append(Part.of(said, CARRIED + MORE, lines, words=0, kinds=1))
     return Report(parts)
 
 

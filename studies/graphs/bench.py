@@ -264,8 +264,10 @@ def _variable(text: tf.Tensor) -> tf.Tensor:
 
 
 def _options(**named) -> config_pb2.CallableOptions:
-    """Of a call in a session that takes arrays as they are: `Session.run` looks at each in Python first, which costs a small
-    request more than its graph."""
+    """Options with which a session takes arrays as they are.
+
+    `Session.run` looks at each array in Python first, which costs a small request more than its graph.
+    """
     return config_pb2.CallableOptions(run_options=config_pb2.RunOptions(inter_op_thread_pool=CALLERS_THREAD), **named)
 
 
@@ -274,7 +276,7 @@ def _side(call: Callable, given: Sequence, read: Callable = np.asarray) -> _Side
 
 
 def _probabilities(response: bytes) -> np.ndarray:
-    """Of a PredictResponse: outputs = 1, a map: key = 1, value = 2."""
+    """Reads a PredictResponse, whose field 1 is a map: field 1 is the key, 2 the value."""
     return tf.make_ndarray(tensor_pb2.TensorProto.FromString(wire.fields(wire.fields(response)[1])[2]))
 
 
@@ -282,7 +284,7 @@ def _probabilities(response: bytes) -> np.ndarray:
 def _converted(
     folder: Path, model: str, asked: Mapping[int, Sequence[Batch]], command: Callable[[Peer], list[str]]
 ) -> Iterator[dict[int, tuple[_Side, list[int]]]]:
-    """onnxruntime's side of each number of candidates, and which requests it answers; where it answers none, all of them."""
+    """Yields {number of candidates: onnxruntime's side, the requests that it answers}; where it answers none, all requests."""
     files = {what: {str(count): str(folder / f"{what}-{count}.npz") for count in asked} for what in ("requests", "answers")}
     for count, given in asked.items():
         cases.save(Path(files["requests"][str(count)]), given)

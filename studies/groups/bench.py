@@ -40,9 +40,9 @@ from studies.groups.splitting import Pools, measure
 SESSIONS, PROCESSORS = ("default", "tuned"), ("one pool", "caller's thread", "group")
 """Sides; the first of each is as it comes, the second is tuned."""
 BUSY = 0.1
-"""Of a core, by the light model's requests."""
+"""The share of a core that the light model's requests keep busy."""
 CHANGES_SECONDS = 1.0
-"""Between two new versions."""
+"""Seconds between two new versions."""
 
 
 @dataclass(frozen=True)

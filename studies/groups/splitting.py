@@ -35,7 +35,7 @@ FITTED = (1, 2, 4, 16, 64)
 HELD_OUT = (3, 8, 32)
 """Threads of the pools that are measured: those that the constants are of, and those that they are checked with."""
 CORES = (16, 32, 64, 128)
-"""Of machines for which a gain is said."""
+"""Cores of the machines for which a gain is estimated."""
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from ctrlab.plain import Plain
 AWS = '"Optimizing CTR Model Training on 1B+ Datapoints", AWS, 2024'
 NVIDIA = "NVIDIA, DeepLearningExamples, TensorFlow2/Recommendation"
 WITHIN = 0.2
-"""Of a published number the simulated one may differ by so much."""
+"""The largest relative error of a simulated number that comes out as published."""
 AWS_GPUS = 4
-"""Of the trainings whose launches are said."""
+"""GPUs of the trainings whose share of launches was published."""
 LINKS = {"NVLink": c.NVLINK_V100, "PCI Express": c.PCIE}
 
 
@@ -104,7 +104,7 @@ EXAMPLES = 2.0 ** np.arange(7, 20.25, 0.25)
 
 @dataclass(frozen=True)
 class Range(Plain):
-    """Of a constant: where a conclusion holds, all others as they are.
+    """Where a conclusion holds if one constant is changed, with all others as they are.
 
     Attributes:
         base: the constant.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from studies.quality.bench import ModelQuality
 
 SAMPLES = ("criteo", "census_income", "rees46", "amazon_reviews")
-"""Of the public samples those whose labels tell models apart: see data/README.md."""
+"""The public samples whose labels tell models apart; data/README.md says why the others don't."""
 
 
 def command(

@@ -51,7 +51,7 @@ EXACT = "float32"
 RUNGS = (EXACT, "bf16_rows", "int8_rows")
 BITS = (8, 7, 6, 5, 4, 3, 2)
 FALL = 1e-3
-"""Of the AUC, at which bits are too few."""
+"""A fall of the AUC by so much says that bits are too few."""
 CANDIDATES, BODIES, CALLS = 200, 16, 100
 
 

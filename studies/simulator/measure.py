@@ -22,9 +22,9 @@ from ctrlab.profiling.timing import measure
 from ctrlab.training.step import gradients_of
 
 EXAMPLES = (128, 256, 512, 1_024, 2_048, 4_096)
-"""Of which a line is measured."""
+"""Examples of the steps through whose seconds the line goes."""
 LAUNCH_ROWS = 512
-"""Of the batch whose launches are counted; their number does not depend on it."""
+"""Rows of the batch whose launches are counted; their number does not depend on it."""
 STILL = frozenset(["Const", "Placeholder", "Identity", "ReadVariableOp", "Reshape", "ExpandDims", "Squeeze", "StopGradient"])
 """Ops that launch nothing. Those of int32 run on the host, as TensorFlow keeps such tensors there."""
 FREE = frozenset(["parameter", "constant", "bitcast", "tuple", "get-tuple-element"])

@@ -22,7 +22,7 @@ RENDERERS = {
     "workers_fitted": "studies.workers.report",
     "workers_held_out": "studies.workers.report",
 }
-"""Of each file of records, which begins with its bench's name: a module with `tables`."""
+"""{a file of records, whose name begins with its bench's: the module whose `tables` renders it}."""
 
 
 def command(

@@ -46,6 +46,18 @@ def test_numbers_stand_right_and_words_are_whole():
     assert "│ two words of a name │      1 │" in lines and "│ b                   │ 10,000 │" in lines
 
 
+def test_what_never_changes_stands_in_the_title():
+    part = Part("Seconds", ("model", "rungs", "times as fast"), [["din", "all", "1"], ["din", "none", "2"]], words=2, kinds=2)
+    lines = shown(Report([part]))
+    assert lines[0].strip() == "Seconds: model din" and cells(lines, "│") == [["all", "1"], ["none", "2"]]
+    assert cells(part.markdown().splitlines(), "|")[2:] == part.lines
+
+
+def test_no_number_is_cut_where_there_is_too_little_room():
+    part = Part("", ("a", *"bcdefg"), [["word", *["0.123456 [0.012345,"] * 6]])
+    assert "…" not in "".join(shown(Report([part]), width=40))
+
+
 def test_several_parts_are_apart():
     assert Report([PART, PART]).markdown() == f"{PART.markdown()}\n\n{PART.markdown()}"
     assert Part.of("x", ("a",), iter([("1",)])).lines == [["1"]]

@@ -37,11 +37,11 @@ class Measured(Plain):
 
     @property
     def link_seconds(self) -> float:
-        """That the link needs for a step's bytes; 0 as fast as the machine."""
+        """Seconds that the link needs for a step's bytes; 0 if it is as fast as the machine."""
         return 0.0 if self.megabits is None else 8 * self.bytes / (1e6 * self.megabits)
 
     def most_hidden(self, alone: Measured) -> float:
-        """The share that could be, if all the computing hid some."""
+        """The largest share of `link_seconds` that one worker's own computing, `alone`, could hide."""
         return min(1.0, Interval.of(alone.seconds).median / self.link_seconds)
 
     def hidden(self, free: Measured) -> Interval:
