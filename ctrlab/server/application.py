@@ -19,17 +19,17 @@ from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from ctrlab.errors import CtrlabError
 
 REQUEST_ID = b"x-request-id"
-"""By which the log knows a request; who sends none gets one with the answer."""
+"""The header with the request's id in the log. A request without it gets an id, which the answer contains."""
 LONGEST_ID = 200
-"""Characters of a request's id."""
+"""The most characters of a request's id."""
 WARM_UP = "warm-up"
-"""The id of requests that nobody learns from: they are not in the log."""
+"""The id of warm-up requests, which are not logged because nobody trains on them."""
 STOPS = "The server stops and does not answer this request: ask another, or again later."
 log = logging.getLogger(__name__)
 
 
 class Answer(NamedTuple):
-    """Of a request."""
+    """The answer to a request."""
 
     body: bytes
     status: int = 200
@@ -46,7 +46,7 @@ class Wrong(CtrlabError):
 
 Headers = Mapping[bytes, bytes]
 Handler = Callable[[dict[str, str | None], Headers, Callable], Awaitable[Answer]]
-"""Takes the groups of a route's pattern, the headers, and ASGI's `receive`."""
+"""A function that answers a request, given the groups of the route's pattern, the headers, and ASGI's `receive`."""
 
 
 def of_json(found: object, status: int = 200, *headers: tuple[bytes, bytes]) -> Answer:
@@ -54,12 +54,12 @@ def of_json(found: object, status: int = 200, *headers: tuple[bytes, bytes]) -> 
 
 
 def shown(text: str) -> str:
-    """As much of what a client sent as a sentence has room for."""
+    """A text from a client, shortened so that it fits into a sentence."""
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def require_token(token: str) -> None:
-    """Raises CtrlabError if no header of a request can hold it."""
+    """Raises CtrlabError if the token can't be the value of a request's header."""
     if not (token.isascii() and token.isprintable() and token == token.strip()):
         raise CtrlabError(
             "A token is printable ASCII without spaces around it; CTRLAB_TOKEN's is not: look for a line end or an accent in it."
@@ -70,21 +70,20 @@ class Application:
     """A server's answers; a subclass adds its routes.
 
     Args:
-        token: that requests bring, `Authorization: Bearer ...`; "": none is asked for.
-        refuse: told of each request that gets no answer: the model or "", why in a word, and the sentence.
-        most_bytes: of a request's body.
-        body_seconds: in which a body has to come.
+        token: the token that requests must bring, `Authorization: Bearer ...`; "": none.
+        refuse: called for each request without an answer, with the model or "", the reason in a word, and the sentence.
+        most_bytes: the largest body of a request. body_seconds: time within which a body must arrive.
 
     Attributes:
-        ready: whether clients may go on asking here; else each answer ends its connection.
+        ready: whether clients may send more requests; otherwise each answer ends its connection.
         routes: (method, pattern of the whole path, handler).
-        open: the handlers that ask for no token.
+        open: the handlers that require no token.
     """
 
     serves = ""
-    """Which paths there are, for the sentence about another."""
+    """The existing paths, for the message about an unknown path."""
     once: frozenset[bytes] = frozenset()
-    """Headers that a request has once at most: two would say two things."""
+    """Headers that a request may have at most once, because two could contradict each other."""
 
     def __init__(
         self, token: str, refuse: Callable[[str, str, str], None], most_bytes: int = 64 << 20, body_seconds: float = 30.0
@@ -98,7 +97,7 @@ class Application:
         self.open: tuple[Handler, ...] = (self._live, self._health)
 
     def status_of(self, problem: Exception) -> int | None:
-        """The status of an error of a handler that has been counted already; None: it is one of the server."""
+        """The HTTP status for an error of a handler that has been counted already; None for an error of the server itself."""
         return None
 
     async def __call__(self, scope, receive, send) -> None:

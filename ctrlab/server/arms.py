@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from ctrlab.errors import CtrlabError
 
 PLACES = 1_000_000
-"""Among which users are spread: a percent is `PLACES / 100` of them."""
+"""The number of places over which users are spread; one percent is `PLACES / 100` of them."""
 HASH_BYTES = 7
-"""Of the hash are read: as many as fit into a whole number of HAProxy's, which has 64 bits and a sign."""
+"""The number of bytes of the hash that are used: as many as fit into HAProxy's whole numbers, of 64 bits with a sign."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Split:
         object.__setattr__(self, "_hash", hashlib.sha256(self.experiment.encode() + b"/"))
 
     def place(self, user: str | bytes) -> int:
-        """Where a user is, from 0 to `PLACES` - 1."""
+        """The place of a user, from 0 to `PLACES` - 1."""
         hashed = self._hash.copy()
         hashed.update(user.encode() if isinstance(user, str) else user)
         return int.from_bytes(hashed.digest()[:HASH_BYTES]) % PLACES

@@ -1,7 +1,6 @@
-"""HTTP connections of odd clients: what uvicorn lets them do and this server does not.
-
-A head has a time to come in. Who is answered before the body is whole is closed. What is no HTTP, and one connection too many,
-are refused in JSON as all else is, and counted.
+"""HTTP connections with limits that uvicorn does not set. A request's head must arrive within a time. A connection is closed if
+its request is answered before the whole body has arrived. Bytes that are not HTTP, and connections beyond the limit, are refused
+in JSON like everything else, and counted.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 class Connection(H11Protocol):
     """Ends with status 408 when a request's head, from its first byte on, does not come in time.
 
-    Connections on which nothing is asked are not open for ever: before the first request they have the same time, and after each
-    they have uvicorn's `timeout_keep_alive`. The body has a limit of its own, `Rest.body_seconds`.
+    Idle connections do not stay open forever: before the first request they have the same time limit, and after each request
+    uvicorn's `timeout_keep_alive`. The body has its own limit, `Rest.body_seconds`.
 
     Args:
-        refuse: told of each request that ends here, as `Models.refuse` is.
+        refuse: called for each request that ends here, like `Models.refuse`.
     """
 
     head_seconds = 10.0
     linger_seconds = 2.0
-    """For how long a client that was answered may go on sending."""
+    """Seconds for which a client may continue to send after it was answered."""
     _clock: asyncio.TimerHandle | None = None
 
     def __init__(self, *args, refuse: Callable[[str, str, str], None] | None = None, **options):
@@ -60,7 +59,7 @@ class Connection(H11Protocol):
 
     @property
     def whole(self) -> bool:
-        """Whether the request that is answered has come to its end."""
+        """Whether the request that is being answered has arrived completely."""
         return self.conn.their_state not in (h11.SEND_BODY, h11.ERROR)
 
     def _should_upgrade(self) -> bool:
@@ -95,7 +94,7 @@ class Connection(H11Protocol):
         self._end(408, "request_timeout", said)
 
     def _end(self, status: int, why: str, sentence: str) -> None:
-        """Ends the connection, with this answer if none was begun."""
+        """Ends the connection; sends this answer first if none was begun."""
         if self.cycle and not self.cycle.response_complete:
             self.cycle.disconnected = True  # the application answers nobody
             self.cycle.message_event.set()
@@ -111,8 +110,9 @@ class Connection(H11Protocol):
 
 
 class _Lingering:
-    """A transport that, closed while its client sends, hears it out for a moment: bytes that nobody reads reset a connection, and
-    then the client may not see its answer."""
+    """A transport that, if it is closed while its client sends, continues to read for a moment. Unread bytes would reset the
+    connection, and then the client might not see its answer.
+    """
 
     def __init__(self, transport: asyncio.Transport, connection: Connection):
         self._transport, self._connection = transport, connection

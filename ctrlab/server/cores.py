@@ -1,4 +1,4 @@
-"""Cores of a model's own, in a server: what `ctrlab.fleet.allocation` calls the policy "dedicated".
+"""Dedicated cores for a model in a server: the policy "dedicated" of `ctrlab.fleet.allocation`.
 
     dedicated    {"ctr": "0-5"}: requests for ctr run on CPUs 0 to 5, and no other model's do
     the rest     is shared by all other models
@@ -15,7 +15,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.server.nodes import cpus_of
 
 Cores = Mapping[str, frozenset[int]]
-"""The CPUs of models by name, and those of all others under `OTHERS`."""
+"""{model: its CPUs}; those of all other models are under `OTHERS`."""
 OTHERS = ""
 
 
@@ -23,11 +23,11 @@ def allocated(asked: Iterable[str], models: Collection[str], cpus: Collection[in
     """The CPUs of each model.
 
     Args:
-        asked: such as "ctr=0-3,8".
-        models: that the server has.
-        cpus: that the process may use; None: as the system says.
+        asked: assignments such as "ctr=0-3,8".
+        models: the models of the server. cpus: the CPUs that the process may use; None: as the system says.
     Raises:
-        CtrlabError: what is asked for is malformed, a CPU is not there or is two models', or the others get none.
+        CtrlabError: an assignment is malformed, a CPU does not exist or is assigned to two models, or none is left for the
+            others.
     """
     free = set(os.sched_getaffinity(0) if cpus is None else cpus)
     found: dict[str, frozenset[int]] = {}
@@ -52,12 +52,12 @@ def allocated(asked: Iterable[str], models: Collection[str], cpus: Collection[in
 
 
 def pool_of(model: str, cores: Cores) -> str:
-    """Under which name a model's CPUs are."""
+    """The name under which a model's CPUs are listed."""
     return model if model in cores else OTHERS
 
 
 def group(name: str, cpus: Iterable[int]) -> dict:
-    """A processor's configuration for a model that has these CPUs."""
+    """The processor configuration of a model with these CPUs."""
     sets = [str(cpu) for cpu in sorted(cpus)]
     shared = {"name": f"cores of {name}" if name else "cores of all others", "members": len(sets), "cpus": sets}
     return {"intra_op_threads": 1, "group": shared | {"policy": "least_in_flight"}}

@@ -1,4 +1,4 @@
-"""How a server describes itself and its models to clients, whatever carries it.
+"""Descriptions of a server and its models for clients, over any protocol.
 
 Sources: tensorflow_serving/apis/get_model_metadata.proto; https://github.com/kserve/open-inference-protocol.
 """
@@ -20,7 +20,7 @@ def server() -> dict:
 
 
 def model(name: str, versions: list[int], info: dict) -> dict:
-    """The open inference protocol's model metadata, of a processor's `info`."""
+    """The open inference protocol's model metadata, made from a processor's `info`."""
 
     def tensors(types: dict[str, str], shape: list[int]) -> list[dict]:
         return [{"name": name, "datatype": DATATYPES[kind], "shape": shape} for name, kind in types.items()]
@@ -35,7 +35,7 @@ def model(name: str, versions: list[int], info: dict) -> dict:
 
 
 def signature(info: dict) -> meta_graph_pb2.SignatureDef:
-    """TensorFlow Serving's, of a processor's `info`."""
+    """TensorFlow Serving's signature metadata, made from a processor's `info`."""
     found = meta_graph_pb2.SignatureDef(method_name="tensorflow/serving/predict")
     for described, types, rank in ((found.inputs, info["inputs"], 1), (found.outputs, info["outputs"], 2)):
         for name, kind in types.items():

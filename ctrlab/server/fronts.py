@@ -1,4 +1,4 @@
-"""Runs the fronts of a server until it is told to stop, and then until every request inside is answered (`listening`)."""
+"""Runs the fronts of a server until a signal to stop, and then until every request inside is answered (`listening`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGEST = [("grpc.max_receive_message_length", 64 << 20), ("grpc.max_send_messag
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens. Port 0 is any that is free."""
+    """The address on which a server listens. Port 0 means any free port."""
 
     host: str = "127.0.0.1"
     port: int = 8501
@@ -32,14 +32,14 @@ class Address:
 def serve(
     models: Models, address: Address, token: str, on_ready: Callable[[int, int], None], drain_seconds: float = 300.0
 ) -> int:
-    """Serves until SIGTERM or SIGINT. Returns how many requests inside were cut off then.
+    """Serves until SIGTERM or SIGINT. Returns the number of requests that were cut off at the end.
 
     Args:
-        token: that clients bring; "": none.
+        token: the token that clients must bring; "": none.
         on_ready: called with the two ports.
-        drain_seconds: how long requests inside may take at the end.
+        drain_seconds: time for the requests that are inside at the end.
     Raises:
-        CtrlabError: a port is taken, or the host is no address of this machine.
+        CtrlabError: a port is taken, or the host is not an address of this machine.
     """
     return asyncio.run(_serve(models, address, token, on_ready, drain_seconds))
 

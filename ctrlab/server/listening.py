@@ -1,7 +1,8 @@
-"""An application on a port of this machine, from its first connection until nobody is inside any more.
+"""An application on a port of this machine, from its first connection until no request is inside any more.
 
-Clients and whoever sends them here learn late that a server stops. So it first says that it is not ready, and serves on until
-nothing has come for a while (`quiet`); then it takes no more (`Http.refuse_more`); then it waits for what is inside (`drained`).
+Clients and load balancers learn late that a server stops. So the server first reports that it is not ready, and continues to
+serve until no request has come for a while (`quiet`). Then it takes no more (`Http.refuse_more`), and waits for the requests
+inside (`drained`).
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ from ctrlab.server.connections import Connection
 
 MOST_CONNECTIONS = 2_000
 QUIET_SECONDS = 1.0
-"""Without a request: then nobody is left who believes that the server is ready."""
+"""Seconds without a request after which every client is assumed to know that the server is not ready."""
 MOST_QUIET_SECONDS = 5.0
-"""For which it waits for that."""
+"""The most seconds for which the server waits for such a quiet time."""
 FLUSH_SECONDS = 30
-"""In which a client has to read its answer."""
+"""Seconds within which a client must read its answer."""
 
 
 class Http(uvicorn.Server):
-    """Without uvicorn's own handling of signals: several fronts stop together."""
+    """A uvicorn server without uvicorn's own signal handling, because several fronts stop together."""
 
     running: asyncio.Task
 
     @classmethod
     async def on(cls, app: Application, host: str, port: int) -> Http:
-        """An application that listens.
+        """Starts to listen for an application.
 
         Args:
-            host: as `own_address` gives it.
-            port: 0: any that is free.
+            host: a result of `own_address`.
+            port: 0: any free port.
         Raises:
             CtrlabError: the port is taken.
         """
@@ -71,11 +72,11 @@ class Http(uvicorn.Server):
 
     @property
     def inside(self) -> set[asyncio.Task]:
-        """Requests that are worked on."""
+        """The number of requests in work."""
         return self.server_state.tasks
 
     async def refuse_more(self) -> None:
-        """Closes the port, and each connection once it was answered."""
+        """Closes the port, and each connection after its answer."""
         for listener in self.servers:
             listener.close()
         await asyncio.sleep(0.1)  # what was sent over connections that are open is read
@@ -83,7 +84,7 @@ class Http(uvicorn.Server):
             connection.shutdown()
 
     async def end(self) -> int:
-        """Returns how many clients read no answer."""
+        """Ends the server. Returns the number of clients that did not read their answer."""
         self.should_exit = True
         await self.running
         return len(self.server_state.connections)
@@ -98,18 +99,19 @@ class Http(uvicorn.Server):
 
 
 def _allow_files() -> None:
-    """Each connection is an open file, and shells allow fewer than `MOST_CONNECTIONS`: now the system's own limit holds."""
+    """Raises the limit of open files to the system's own. Each connection is an open file, and shells allow fewer than
+    `MOST_CONNECTIONS`.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def quiet(came: Callable[[], float], ends: float) -> None:
-    """Until no request has come for `QUIET_SECONDS`, within limits.
+    """Waits until no request has come for `QUIET_SECONDS`, within limits.
 
     Args:
-        came: when the last one came, of `time.monotonic`.
-        ends: when it is over at the latest.
+        came: returns the time of the last request, by `time.monotonic`. ends: the latest end of the wait.
     """
     begun = time.monotonic()
     while time.monotonic() < min(begun + MOST_QUIET_SECONDS, max(begun, came()) + QUIET_SECONDS, ends):
@@ -117,7 +119,7 @@ async def quiet(came: Callable[[], float], ends: float) -> None:
 
 
 async def drained(inside: Callable[[], set[asyncio.Task]], ends: float) -> int:
-    """Until nothing is inside. Cancels what is then there still, and returns how much that is."""
+    """Waits until no request is inside. Cancels those that are left at the end, and returns their number."""
     while inside() and time.monotonic() < ends:
         await asyncio.sleep(0.02)
     cut = inside()
@@ -127,7 +129,7 @@ async def drained(inside: Callable[[], set[asyncio.Task]], ends: float) -> int:
 
 
 def bracketed(host: str) -> str:
-    """As it stands before a port."""
+    """The host as it is written before a port: an IPv6 address has brackets."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -135,7 +137,7 @@ def own_address(host: str) -> str:
     """The host without brackets, if it is one of this machine.
 
     Raises:
-        CtrlabError: it is none.
+        CtrlabError: it is not an address of this machine.
     """
     bare = host.removeprefix("[").removesuffix("]")
     try:
@@ -152,6 +154,6 @@ def own_address(host: str) -> str:
 
 
 def taken(host: str, port: int) -> CtrlabError:
-    """The error for a port that is another's."""
+    """The error for a port that another process uses."""
     place = f"{bracketed(host)}:{port}"
     return CtrlabError(f"A server listens on a port of its own; {place} can't be had: stop who has it, or name another.")

@@ -1,4 +1,4 @@
-"""What a server tells those who run it: lines of JSON on standard error."""
+"""The log of a server for its operators: lines of JSON on standard error."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from dataclasses import dataclass
 from pythonjsonlogger.json import JsonFormatter
 
 LONGEST = 1_000
-"""Characters of a sentence that are told."""
+"""The most characters of a sentence in the log."""
 MOST_BEHIND = 16 << 20
-"""Characters that wait to be written; more are dropped."""
+"""The most characters that may wait to be written; lines beyond are dropped."""
 END_SECONDS = 1.0
-"""For which the end of the process waits until they are written."""
+"""Seconds for which the end of the process waits until the log is written."""
 STDERR = 2
 log = logging.getLogger(__name__)
 
 
 class Stderr:
-    """Standard error as a stream that nobody waits for: a thread writes to it. What can't be written is dropped.
+    """Standard error as a stream for which no caller waits: a thread writes to it. Text that can't be written is dropped.
 
-    An event loop that writes by itself stands still while a pipe is full that nobody reads, and a pipe that was closed raises.
+    An event loop that wrote itself would stop while a pipe is full that nobody reads, and a closed pipe would raise.
     """
 
     def __init__(self):
@@ -45,7 +45,7 @@ class Stderr:
                 self._changed.notify_all()
 
     def flush(self) -> None:
-        """Does nothing: it would wait."""
+        """Does nothing, because a flush would wait."""
 
     def _write(self) -> None:
         while True:
@@ -66,7 +66,7 @@ class Stderr:
 
 
 stderr = functools.cache(Stderr)
-"""This process's."""
+"""The standard error of this process."""
 
 
 def to_stderr(line: str) -> None:
@@ -75,7 +75,7 @@ def to_stderr(line: str) -> None:
 
 
 def write_json_lines() -> None:
-    """From now on each record of this process is a line of JSON: time, level, logger, message, and what its caller adds."""
+    """Makes each log record of this process a line of JSON: time, level, logger, message, and the fields that its caller adds."""
     handler = logging.StreamHandler(stderr())
     handler.setFormatter(
         JsonFormatter(
@@ -96,14 +96,14 @@ class _Kind:
 
 
 class Refusals:
-    """Requests without an answer, to be told together: who asks wrongly in a loop does not fill the disk. Thread-safe."""
+    """Refused requests, logged in groups, so that a client with a wrong request in a loop does not fill the disk. Thread-safe."""
 
     def __init__(self):
         self._lock = threading.Lock()
         self._kinds: dict[tuple[str, str], _Kind] = {}
 
     def add(self, model: str, why: str, sentence: str, id: str = "") -> None:
-        """Remembers the last of its kind, and how many there were."""
+        """Stores the last refusal of its kind, and their number."""
         with self._lock:
             before = self._kinds.get((model, why))
             self._kinds[model, why] = _Kind(before.times + 1 if before else 1, id, sentence[:LONGEST])

@@ -1,4 +1,4 @@
-"""The session group that `ctrlab serve` is asked for. What can't be is said before a model is loaded: no model is to blame."""
+"""The session group that the options of `ctrlab serve` describe. Errors are reported before any model is loaded."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def group(members: int, policy: str, cpus: str = "", free: Collection[int] | Non
     """A processor's configuration `group`.
 
     Args:
-        cpus: the CPUs of each member, such as 0-3;4-7; "auto": shared out; "": all have all.
+        cpus: the CPUs of each member, such as 0-3;4-7; "auto": CPUs are divided among members; "": each may use all.
         free: the CPUs that the process may use; None: as the system says.
     Raises:
-        CtrlabError: more members than CPUs, not a set for each, or a CPU that is not there.
+        CtrlabError: more members than CPUs, not one set per member, or a CPU that does not exist.
     """
     free = os.sched_getaffinity(0) if free is None else free
     found = {"name": "all", "members": members, "policy": policy}

@@ -1,4 +1,4 @@
-"""What a server counts, in Prometheus's format."""
+"""The metrics of a server, in Prometheus's format."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ctrlab.server.served import ServedModel
 from ctrlab.serving.processor import STAGES, Reply
 
 SECONDS = tuple(float(f"{digit}e{power}") for power in range(-4, 1) for digit in (1, 2, 3, 4, 6))
-"""Upper ends of the latencies that are counted together: five for each power of ten."""
+"""Upper ends of the histogram buckets of latencies, in seconds: five per power of ten."""
 STAGES_SEEN = ("queue", *STAGES)
-"""Of a request: until a thread takes it, and the processor's."""
+"""The stages of a request: the wait for a thread, and the processor's stages."""
 
 
 class Metrics(Collector):
-    """Latencies by model and version, and of their stages; answers and refusals; and, asked of the processors, what they serve.
+    """Latencies by model and version, and of their stages; answers and refusals; and the versions that the processors serve.
 
     Args:
-        inside: how many requests are worked on or wait.
+        inside: returns the number of requests that are in work or wait.
     """
 
     def __init__(self, served: Mapping[str, ServedModel], inside: Callable[[], int], log: RequestLog | None = None):
@@ -41,7 +41,7 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def answered(self, model: str, queue: float, whole: float, reply: Reply) -> None:
-        """Counts an answer; its wait and its latency in seconds."""
+        """Counts an answer, with its wait and its latency in seconds."""
         self._whole.labels(model, reply.version).observe(whole)
         for stage, seconds in zip(STAGES_SEEN, (queue, *reply.seconds), strict=True):
             self._stages.labels(model, reply.version, stage).observe(seconds)
@@ -51,11 +51,11 @@ class Metrics(Collector):
         self._refused.labels(model, why).inc()
 
     def page(self) -> bytes:
-        """All of it as text."""
+        """All metrics as text."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """What the processors say now: Prometheus's library calls it."""
+        """Yields the current state of the processors; Prometheus's library calls it."""
         gauges = {
             "update": ("The update of the version", lambda found: found["update"]),
             "training_step": ("The step of the training that the weights are of", lambda found: found["step"]),

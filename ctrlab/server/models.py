@@ -1,4 +1,4 @@
-"""The models of a server, and who waits for their answers."""
+"""The models of a server, and the requests that wait for them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from ctrlab.serving.versions import versions
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
-"""Between two looks at labels and kept versions."""
+"""Seconds between two looks at labels and kept versions."""
 MEMBERS = 16
-"""Threads a core where most wait for their batch."""
+"""Threads per core with batching, because most threads then wait for their batch."""
 LONGEST_LABEL = 101
-"""None has more than 100: the rest of one that nobody has is not told."""
+"""Characters of an unknown label that a message shows; no valid label has more than 100."""
 
 
 class Overloaded(CtrlabError):
-    """A request that came when too many waited already."""
+    """The request came while too many others were waiting."""
 
 
 class Late(CtrlabError):
-    """A request whose client no longer waits; it was not begun."""
+    """The client of the request no longer waits, so the request was not started."""
 
 
 def folders_in(folder: Path) -> dict[str, Path]:
@@ -77,18 +77,21 @@ class Models:
     """Answers requests in threads of its own. Thread-safe.
 
     Args:
-        folder: of a model, or of models.
-        threads: how many requests are worked on at once; None: one per core, or `MEMBERS` with the configuration `batch_rows`.
-        most_waiting: how many more may wait; a request beyond is refused at once. With the policy "by_model" of the configuration
-            `group` both count for each model by itself: the requests of one never wait for those of another.
-        dedicated: models that have CPUs of their own, such as "ctr=0-3"; the others share the rest. Each CPU is a member of a
-            group then, and the threads are the CPUs. Instead of `threads` and a `group` of the configuration.
-        log: for what is answered; it is closed with the models.
-        keep: how many of the newest versions of each model clients may ask for by number; those with a label are served besides.
-        configuration: of each processor.
+        folder: the folder of a model, or of several models.
+        threads: the number of requests in work at once; None: one per core, or `MEMBERS` per core with the configuration
+            `batch_rows`.
+        most_waiting: the number of further requests that may wait; beyond that a request is refused at once. With the policy
+            "by_model" of the configuration `group` both numbers hold per model: requests for one model never wait for those of
+            another.
+        dedicated: models that have CPUs of their own, such as "ctr=0-3"; the others share the rest. Then each CPU is a member of
+            a group, with one thread. It replaces `threads` and the configuration `group`.
+        log: the log of answered requests; it is closed with the models.
+        keep: the number of newest versions per model that clients may ask for by number; those with a label are served in
+            addition.
+        configuration: the configuration of each processor.
     Raises:
-        CtrlabError: there is no model, or a number is too small. Refused: none has a version that can be served; if some have,
-            they are, and the log says which are not.
+        CtrlabError: there is no model, or a number is too small. Refused: no model has a version that can be served. If some
+            have, these are served, and the log names the others.
     """
 
     def __init__(
@@ -130,13 +133,13 @@ class Models:
         lines = {pool: _Line(len(cores.get(pool, ())) or threads, most_waiting) for pool in pools.values()}
         self._lines = {name: lines[pool] for name, pool in pools.items()}
         self.came = 0.0
-        """When the last request came, of `time.monotonic`."""
+        """Time of the last request, by `time.monotonic`."""
         self._ends = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="ctrlab-models", daemon=True)
         self._watcher.start()
 
     def of(self, name: str) -> ServedModel:
-        """Raises Refused if there is no such model."""
+        """The served model of this name. Raises Refused if there is none."""
         if name not in self.served:
             received = f"received a request for {shown(name)}"
             raise Refused(Code.NOT_FOUND, f"This server has the models {', '.join(self.served)}; {received}.")
@@ -153,14 +156,13 @@ class Models:
         deadline: float | None = None,
         id: str = "",
     ) -> Future[Reply]:
-        """Begins to answer a request.
+        """Starts to answer a request.
 
         Args:
-            version, label: that the client asked for; None and "": the newest.
-            deadline: of `time.monotonic`: after it nobody waits for the answer.
-            id: of the request, for the log.
-        Returns:
-            The reply; or it raises Refused, or Late.
+            version, label: the version or label that the client asked for; None and "": the newest version.
+            deadline: the time, by `time.monotonic`, after which nobody waits for the answer.
+            id: the request's id, for the log.
+        Returns: A future of the reply; it may raise Refused or Late.
         Raises:
             Refused: there is no such model. Overloaded: too many wait.
         """
@@ -195,11 +197,11 @@ class Models:
 
     @property
     def inside(self) -> int:
-        """Requests that are worked on or wait."""
+        """The number of requests that are in work or wait."""
         return sum(line.inside for line in {*self._lines.values()})
 
     def close(self) -> None:
-        """Ends when all requests inside are answered."""
+        """Closes the models, after all requests inside are answered."""
         self._ends.set()
         self._watcher.join()
         for line in {*self._lines.values()}:
@@ -210,11 +212,11 @@ class Models:
         self._close()
 
     def refuse(self, model: str, why: str, sentence: str, id: str = "") -> None:
-        """Counts a request that gets no answer, and tells it within `LOOK_SECONDS`.
+        """Counts a request without an answer; it is logged within `LOOK_SECONDS`.
 
         Args:
-            model: that it was for; one that this server does not have is counted as "".
-            why: in a word.
+            model: the model that was asked for; one that this server does not have is counted as "".
+            why: the reason, in a word.
         """
         known = model if model in self.served else ""
         self.metrics.refuse(known, why)
@@ -236,7 +238,7 @@ class Models:
 
 
 def _broken(name: str, refused: Refused) -> Refused:
-    """Tells why a model is not served, and returns it."""
+    """Logs the reason why a model is not served, and returns it."""
     cure = "export it again, or take its folder away, and start the server again"
     told = Refused(refused.code, f"Model {name} is not served: {str(refused).rstrip('.')}; {cure}.")
     log.warning("%s", told)
@@ -244,7 +246,7 @@ def _broken(name: str, refused: Refused) -> Refused:
 
 
 def states(served: ServedModel, version: int | None, label: str) -> dict[int, str]:
-    """{version: why it is not served, or ""}, the newest first: of the version or the label that was asked for, else of all.
+    """{version: why it is not served, or ""}, the newest first; for the requested version or label, or else for all versions.
 
     Raises:
         Refused: it is not served.

@@ -1,7 +1,8 @@
-"""CPUs of a session group's members, by what they share: the threads of a core, and the memory of a NUMA node.
+"""Divides CPUs among the members of a session group, by the hardware they share: cores, and the memory of NUMA nodes.
 
-A node is a socket or a part of one, with memory of its own; another node's memory is slower to reach. So a member's CPUs are of
-one node, or whole nodes where there are more nodes than members. They are whole cores, if its node has a core for each member.
+A node is a socket or a part of one, with memory of its own; another node's memory is slower to reach. So a member's CPUs belong
+to one node, or are whole nodes if there are more nodes than members. They are whole cores if the node has a core for each of its
+members.
 
 Source: Linux, Documentation/ABI, /sys/devices/system/node and /sys/devices/system/cpu.
 """
@@ -20,7 +21,7 @@ SYSTEM = Path("/sys/devices/system")
 
 
 def cpus_of(text: str) -> set[int] | None:
-    """Of "0-3,8"; None if it is no such list."""
+    """The CPUs in a text such as "0-3,8"; None if the text is not such a list."""
     found: set[int] = set()
     for part in text.split(","):
         ends = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part)
@@ -32,14 +33,14 @@ def cpus_of(text: str) -> set[int] | None:
 
 
 Node = Sequence[Sequence[int]]
-"""Its cores, each as the CPUs that are its threads."""
+"""A NUMA node: its cores, each as the CPUs that are the core's threads."""
 
 
 def nodes(cpus: Collection[int] | None = None, system: Path = SYSTEM) -> list[Node]:
-    """The NUMA nodes; one node where the system names none.
+    """The NUMA nodes; a single node if the system lists none.
 
     Args:
-        cpus: that the process may use; None: as the system says. No other CPU is in the result.
+        cpus: the CPUs that the process may use; None: as the system says. The result contains no other CPU.
     """
     free = set(os.sched_getaffinity(0) if cpus is None else cpus)
     found = []
@@ -60,7 +61,7 @@ def _cores(cpus: Collection[int], system: Path) -> Node:
 
 
 def shared_out(members: int, nodes: Sequence[Node]) -> list[list[int]]:
-    """The CPUs of each member, as many each as nodes allow.
+    """The CPUs of each member, as evenly as the nodes allow.
 
     Raises:
         CtrlabError: there are more members than CPUs.
@@ -82,7 +83,7 @@ def shared_out(members: int, nodes: Sequence[Node]) -> list[list[int]]:
 
 
 def _parts(whole: Sequence, count: int) -> list[Sequence]:
-    """Of like length, one after the other."""
+    """Splits a sequence into consecutive parts of about equal length."""
     ends = [len(whole) * n // count for n in range(count + 1)]
     return [whole[first:last] for first, last in itertools.pairwise(ends)]
 
@@ -92,7 +93,7 @@ def _siblings(cpu: int, system: Path) -> set[int]:
 
 
 def _listed(path: Path) -> set[int]:
-    """Of a file such as "0-3,8"; empty where there is none, or no CPU in it."""
+    """The CPUs in a file with a list such as "0-3,8"; empty if there is no such file, or no CPU in it."""
     try:
         return cpus_of(path.read_text().strip()) or set()
     except OSError:

@@ -36,16 +36,16 @@ VERSION = {
 }
 LABEL = {"name": "label", "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,100}$"}}
 ASKED = {"": (), "/versions/{version}": (VERSION,), "/labels/{label}": (LABEL,)}
-"""What may follow a model's name."""
+"""The parts of a path that may follow a model's name."""
 OPEN = {"security": []}
-"""Of what is asked without a token."""
+"""The security entry of requests that need no token."""
 
 
 def document(inputs: dict[str, dict[str, str]], shared: Collection[str] = ()) -> dict:
     """The interface of a server.
 
     Args:
-        inputs: {model: {input: its type}}, as processors tell them.
+        inputs: {model: {input: its type}}, from the processors' `info`.
         shared: the models whose candidates share users.
     """
     models = {"name": "model", "in": "path", "required": True, "schema": {"type": "string", "enum": sorted(inputs)}}
@@ -101,12 +101,15 @@ INFER = {
         },
     },
 }
-"""Tensors that stand as bytes behind the JSON are the protocol's extension; no schema says them."""
+"""The schema of an inference request. Tensors as bytes after the JSON are an extension of the protocol that no schema can
+describe.
+"""
 
 
 def _predict(types: dict[str, str], shared: bool) -> dict:
-    """The schema of a request by rows or by columns. A column of lists is lists, or its values and where each list ends. By
-    columns it may say how many candidates each user has."""
+    """The schema of a request by rows or by columns. A column of lists is given as lists, or as its values and row splits. A
+    request by columns may contain the number of candidates of each user.
+    """
     row, columns, either = {}, {}, []
     counts = {COUNTS.column: {"type": "array", "items": {"type": "integer", "minimum": 0}}} if shared else {}
     for name, kind in types.items():

@@ -1,4 +1,4 @@
-"""What a server scored, as Parquet files to train on: the examples as requests brought them, and where to find their labels.
+"""Logs scored requests as Parquet files to train on: the examples as requests brought them, and keys with which labels are found.
 
     LOG/ctr/20261124T101500.000000-1f6c0a2b.parquet     one file per model and `seconds`; it appears when it is whole
 
@@ -9,8 +9,8 @@ Its columns are the model's, and these:
     _version, _update    of the model that answered
     _probabilities       what it answered, one number per task
 
-`ctrlab data join` adds the labels. A thread of its own parses and writes: a request never waits for it. What comes faster than
-the thread can write is left out, and counted; what was not written yet is lost with a process that is killed.
+`ctrlab data join` adds the labels. A thread of its own parses and writes: a request never waits for it. Requests that come faster
+than the thread can write are left out, and counted. Requests that are not written yet are lost if the process is killed.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from ctrlab.serving.wire import fields
 
 THREAD = "ctrlab-request-log"
 WAITING = 1_000
-"""Requests that wait to be written, at most."""
+"""The most requests that wait to be written."""
 MOST_BYTES = 64 << 20
-"""A file is written earlier where memory holds so much for it."""
+"""A file is written early if its rows take this many bytes of memory."""
 TOGETHER = 256
-"""Requests of which one table is made."""
+"""The number of requests that are made into one table."""
 log = logging.getLogger(__name__)
 
 
 class Scored(NamedTuple):
-    """A request that was answered."""
+    """An answered request."""
 
     model: ServedModel
     id: str
@@ -68,9 +68,9 @@ class RequestLog:
     """Logs a share of the requests. Thread-safe.
 
     Args:
-        folder: of the log; each model has a folder in it.
-        sample: the share of requests, above 0 and at most 1; the same ids each time.
-        seconds: between two files.
+        folder: the log's folder; each model has a folder in it.
+        sample: the fraction of requests that is logged, above 0 and at most 1; the same ids are selected each time.
+        seconds: time between two files.
     Raises:
         CtrlabError: a number is out of range, or the folder can't be made.
     """
@@ -86,7 +86,7 @@ class RequestLog:
                 f"The folder {folder} can't take a log: {error.strerror}; {cure_of(error, 'name another')}."
             ) from None
         self.left_out = 0
-        """Requests of the share that are in no file: too many at once, not text as Parquet has it, or the disk refused."""
+        """Number of selected requests that are in no file: too many came at once, a text is not UTF-8, or the disk refused."""
         self._waiting: queue.Queue[Scored | None] = queue.Queue(WAITING)
         self._held: dict[str, Held] = {}
         self._due = time.monotonic() + seconds
@@ -94,7 +94,7 @@ class RequestLog:
         self._thread.start()
 
     def add(self, model: ServedModel, id: str, request: bytes, format: Format, header: int, reply: Reply) -> None:
-        """Logs an answered request if its id is in the share. Returns at once."""
+        """Logs an answered request if its id is selected. Returns at once."""
         if zlib.crc32(id.encode()) >= self._sample * 2**32:
             return
         try:
@@ -104,7 +104,7 @@ class RequestLog:
             self.left_out += 1
 
     def close(self) -> None:
-        """Writes what was logged. Call it before the processors are closed."""
+        """Writes all logged requests. Call it before the processors are closed."""
         self._waiting.put(None)
         self._thread.join()
 
@@ -156,7 +156,7 @@ class RequestLog:
 
 
 class Held:
-    """The tables of the next file, of one schema. To add one costs the same however many there are."""
+    """The tables of the next file, with one schema. The cost of adding a table does not depend on their number."""
 
     def __init__(self, schema: pa.Schema):
         self.schema, self.tables, self.bytes, self.requests = schema, [], 0, 0
@@ -173,7 +173,7 @@ class Held:
 
 
 def to_table(scored: Scored) -> pa.Table:
-    """The examples of a request, one row each, also where they share a user.
+    """The examples of a request, one row each, even if they share a user.
 
     Raises:
         ArrowInvalid: a text is not UTF-8.
@@ -206,12 +206,12 @@ def to_table(scored: Scored) -> pa.Table:
 
 
 def text(values: pa.Array) -> pa.Array:
-    """Binary values as text, others as they are."""
+    """Binary values as text; other values unchanged."""
     return values.cast(pa.string()) if pa.types.is_binary(values.type) else values
 
 
 def probabilities(reply: Reply, format: Format) -> np.ndarray:
-    """What was answered, float32, flat."""
+    """The probabilities in an answer, float32, flat."""
     if format == "predict":
         entry = fields(fields(reply.data)[1])  # PredictResponse.outputs: a map of one entry
         return tf.make_ndarray(tensor_pb2.TensorProto.FromString(entry[2])).ravel()

@@ -6,8 +6,8 @@
     GET  /v2/models/ctr, /v2/models/ctr/ready, /v2/health/live, /v2/health/ready
     GET  /metrics, /openapi.json, /dashboard
 
-`/versions/N` or `/labels/stable` may follow a model's name. Every request brings the token, `Authorization: Bearer ...`, but
-those for health and the empty page of the dashboard. No path of a request is a file's.
+`/versions/N` or `/labels/stable` may follow a model's name. Every request must bring the token, `Authorization: Bearer ...`,
+except those for health and the empty page of the dashboard. No path of a request refers to a file.
 
 Sources: https://www.tensorflow.org/tfx/serving/api_rest; https://github.com/kserve/open-inference-protocol.
 """
@@ -37,11 +37,11 @@ PAGE = (
         b"default-src 'none'; connect-src 'self'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'",
     ),
 )
-"""The page's own code may run, and reach this server alone."""
+"""Headers of the dashboard's page: only its own code may run, and it may reach only this server."""
 
 
 class Rest(Application):
-    """The application; `options` are of `Application`."""
+    """The application; `options` are those of `Application`."""
 
     serves = "/v1/models/..., /v2/... and /metrics"
 
@@ -133,5 +133,5 @@ class Rest(Application):
 
 
 def _asked(found: dict[str, str | None]) -> tuple[int | None, str]:
-    """The version and the label of a path."""
+    """The version and the label in a path."""
     return int(found["version"]) if found["version"] else None, (found["label"] or "")[:LONGEST_LABEL]

@@ -33,11 +33,11 @@ CODES = {
 }
 REQUEST_ID = "x-request-id"
 LONGEST = 1_000
-"""Characters of a sentence: gRPC refuses to carry many more."""
+"""The most characters of a sentence; gRPC refuses to carry many more."""
 MOST_BYTES = 4_096
-"""Of a message that is parsed here."""
+"""The largest message that is parsed here, in bytes."""
 MOST_FIELDS = 1_000
-"""That are passed over to find out whom a request is for."""
+"""The most fields that are read to find the model that a request addresses."""
 AVAILABLE, END = 30, 50  # ModelVersionStatus.State
 YES, NO = number(1, 1), b""  # messages whose first field is true, and is not
 NOT_SERVING = number(1, 2)  # HealthCheckResponse.ServingStatus; SERVING is 1
@@ -45,18 +45,18 @@ log = logging.getLogger(__name__)
 
 
 class Rpc(grpc.GenericRpcHandler):
-    """Knows the methods by their paths.
+    """The gRPC handlers, found by the path of a method.
 
     Args:
-        token: that calls bring in their metadata, `authorization: Bearer ...`; "": none is asked for.
+        token: the token that calls must bring in their metadata, `authorization: Bearer ...`; "": none.
     """
 
     def __init__(self, models: Models, token: str):
         self.models, self._token = models, token
         self.ready = True
-        """Whether clients may go on asking here."""
+        """Whether clients may send more requests to this server."""
         self.takes = True
-        """Whether their requests are answered; else they are refused at once."""
+        """Whether requests are answered; otherwise they are refused at once."""
         self.inside: set[asyncio.Task] = set()
         open_inference, serving = "/inference.GRPCInferenceService/", "/tensorflow.serving."
         self._methods = {
@@ -186,7 +186,7 @@ class Rpc(grpc.GenericRpcHandler):
 
 
 class _Asked(NamedTuple):
-    """Whom a call is for."""
+    """The model, version and label that a call addresses."""
 
     model: str
     version: int | None
@@ -194,14 +194,16 @@ class _Asked(NamedTuple):
 
 
 def _asked(request: bytes) -> _Asked:
-    """Of a request whose first field is a ModelSpec: name = 1, version = 2 (in a message), version_label = 4."""
+    """Reads the addressed model from a request whose first field is a ModelSpec: name = 1, version = 2 (in a message),
+    version_label = 4.
+    """
     spec = _leading(_bytes(_leading(request, 1), 1), 1, 2, 4)
     version = _leading(_bytes(spec, 2), 1).get(1, 0) if 2 in spec else None
     return _Asked(_text(spec, 1), version if isinstance(version, int) else None, _text(spec, 4)[:LONGEST_LABEL])
 
 
 def _asked_of_open_inference(request: bytes) -> _Asked:
-    """Of a request whose first two fields are a model's name and its version."""
+    """Reads the addressed model from a request whose first two fields are a model's name and its version."""
     message = _leading(request, 1, 2)
     version = _text(message, 2)
     if version and not re.fullmatch("[0-9]{1,19}", version):
@@ -210,11 +212,11 @@ def _asked_of_open_inference(request: bytes) -> _Asked:
 
 
 def _leading(message: bytes, *wanted: int) -> dict[int, bytes | int]:
-    """These fields of a message, the first of each. It is read until they are found, and the others are passed over: a message
-    may be as large as a request.
+    """The first occurrences of these fields in a message. Reading stops when all are found, because a message may be as large as
+    a request.
 
     Raises:
-        BadData: it ends too early, is no message, or they are not among its first `MOST_FIELDS`.
+        BadData: the message ends too early or is invalid, or the fields are not among its first `MOST_FIELDS`.
     """
     at, found = 0, {}
     for _ in range(MOST_FIELDS):
@@ -249,5 +251,5 @@ def _texts(number: int, *texts: str) -> bytes:
 
 
 def _int64(value: int) -> bytes:
-    """As the wire has those below 0: of 64 bits."""
+    """Decodes a signed number: on the wire, numbers below 0 are written as unsigned numbers of 64 bits."""
     return varint(value % (1 << 64))

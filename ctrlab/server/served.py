@@ -1,7 +1,7 @@
-"""The versions of one model that a server serves: the newest, those with a label, and as many of the newest as are kept.
+"""The served versions of one model: the newest, those with a label, and the `keep` newest.
 
-The newest is a processor that follows the folder. Each other is a processor of one version, which takes its updates, too. A
-process reads a version's weights once, so a label on the newest costs a session, not a second copy.
+The newest version has a processor that follows the folder. Every other one has a processor for that version alone, which takes
+its updates, too. A process reads a version's weights once, so a label on the newest costs a session, not a second copy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class _Pinned:
 
 @dataclass(frozen=True)
 class _NotServed:
-    """A version that was asked for by a label or kept. It is tried again when its files are others, or memory was too little."""
+    """A version with a label, or to be kept, that can't be served. It is tried again when its files have changed, or if memory
+    was too small.
+    """
 
     why: str
     files: frozenset
@@ -38,12 +40,12 @@ class _NotServed:
 
 
 class ServedModel:
-    """Thread-safe; `look` is for one thread.
+    """The served versions of a model. Thread-safe, except that only one thread may call `look`.
 
     Args:
-        folder: of the model.
-        keep: how many of the newest versions clients may ask for by number.
-        configuration: of each processor.
+        folder: the model's folder.
+        keep: the number of newest versions that clients may ask for by number.
+        configuration: the configuration of each processor.
     Raises:
         Refused: no version can be served. CtrlabError: `keep` is too small.
 
@@ -65,7 +67,7 @@ class ServedModel:
         self.look()
 
     def look(self) -> None:
-        """Takes up what labels and folders say now. Whatever they say, what can still be served is served on."""
+        """Adopts the current labels and folders. Versions that can still be served stay served in any case."""
         try:
             given, there = read_labels(self.folder), versions(self.folder)
         except CtrlabError as problem:
@@ -98,10 +100,11 @@ class ServedModel:
 
     @contextlib.contextmanager
     def use(self, version: int | None = None, label: str = "") -> Iterator[Processor]:
-        """The processor that answers a request for this version, or this label, or neither. It stays while it is used.
+        """The processor that answers a request for this version, or this label, or neither. The processor stays open while it is
+        used. If the version is not served, it is the newest one's processor: see `require`.
 
         Raises:
-            Refused: no version has the label. Where a version is not served, it is the newest: see `require`.
+            Refused: no version has the label.
         """
         with self._lock:
             if label:
@@ -130,7 +133,7 @@ class ServedModel:
             raise Refused(Code.NOT_FOUND, f"Version {found} of {self.name} is served; received a request for {version}.")
 
     def info(self, version: int | None = None, label: str = "") -> dict:
-        """What the processor says that answers a request for this version, or this label, or neither.
+        """The `info` of the processor that answers a request for this version, or this label, or neither.
 
         Raises:
             Refused: it is not served.
@@ -141,7 +144,7 @@ class ServedModel:
         return info
 
     def infos(self) -> dict[int, dict]:
-        """{version: what its processor says of it} of the versions that are served, the newest last."""
+        """{version: the `info` of its processor} for the served versions, the newest last."""
         with self._lock:
             processors = [(version, pinned.processor) for version, pinned in self._pinned.items()]
         found = {}
@@ -153,7 +156,7 @@ class ServedModel:
         return dict(sorted(found.items())) | {info["version"]: info}
 
     def refused(self) -> dict[int, str]:
-        """{version: why it is not served} of those that should be."""
+        """{version: why it is not served} for the versions that should be served."""
         newest = {int(version): why for version, why in self.newest.info()["refused"].items()}
         return newest | {version: refused.why for version, refused in self._refused.items()}
 
@@ -163,7 +166,7 @@ class ServedModel:
             processor.close()
 
     def _pin(self, version: int) -> bool:
-        """Whether there is a processor of this version; makes it if it can."""
+        """Whether this version has a processor; makes one if possible."""
         if version in self._pinned:
             return True
         before, files = self._refused.get(version), _files_in(self.folder / str(version))
@@ -183,7 +186,7 @@ class ServedModel:
 
 
 def _files_in(folder: Path) -> frozenset:
-    """Which files a folder has, how large they are, and when they were written."""
+    """The files of a folder, with their sizes and the times at which they were written."""
     found = set()
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):  # it goes meanwhile

@@ -1,7 +1,7 @@
-"""What a server tells systemd, where that started it: that it is ready, that it stops, and again and again that it is alive.
+"""Messages of a server to systemd, if that started it: that it is ready, that it stops, and regularly that it is alive.
 
-A unit of `Type=notify` is started once the server takes requests. One with `WatchdogSec=` is killed and started again when its
-event loop stands still. `docs/deploy/ctrlab@.service` is such a unit. Protocol: sd_notify(3).
+A unit of `Type=notify` is started once the server takes requests. A unit with `WatchdogSec=` is killed and started again if the
+server's event loop stops. `docs/deploy/ctrlab@.service` is such a unit. Protocol: sd_notify(3).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ READY, STOPPING, ALIVE = b"READY=1", b"STOPPING=1", b"WATCHDOG=1"
 
 
 def tell(what: bytes) -> None:
-    """Sends it; without systemd it does nothing. It never waits."""
+    """Sends a message to systemd; without systemd it does nothing. It never waits."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address:
         address = "\0" + address[1:] if address.startswith("@") else address
@@ -24,7 +24,7 @@ def tell(what: bytes) -> None:
 
 
 async def say_alive() -> None:
-    """Says so three times in the time after which systemd would kill the process; returns at once where it watches over none."""
+    """Reports regularly that the process is alive, three times in systemd's watchdog time. Returns at once without a watchdog."""
     micros = int(os.environ.get("WATCHDOG_USEC", 0))
     while micros and os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
         tell(ALIVE)

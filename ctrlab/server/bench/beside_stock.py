@@ -1,4 +1,4 @@
-"""Served models under load: ours beside a stock server in Python, with the same requests.
+"""Compares served models under load: our server beside a stock server in Python, with the same requests.
 
     stock in Python        the export of best stock ops behind uvicorn (`ctrlab.server.bench.stock_server`), a process a core
     stock, our processor   the same export in `ctrlab serve`
@@ -8,10 +8,10 @@
     all, batched           the same, where requests that come together are one call
     all, user once         the same, with a user's columns once for all candidates
 
-CPU per request is of the server's processes, from their own clocks, while one request follows another on one connection: other
-work on the machine hardly changes it. Without a front it is that of `Processor.process` in this process, on the bytes of tensors.
-The most requests per second are searched with the generator on the same cores, within two limits that are the same for all sides:
-`LIMIT` times the stock server's unloaded median, and `SHORT`.
+CPU time per request is that of the server's processes, by their own clocks, while requests follow each other on one connection:
+other work on the machine hardly changes it. Without a front it is the CPU time of `Processor.process` in this process, on the
+bytes of tensors. The most requests per second are searched with the generator on the same cores, within two limits that are the
+same for all sides: `LIMIT` times the stock server's unloaded median, and `SHORT`.
 """
 
 from __future__ import annotations
@@ -51,9 +51,11 @@ from ctrlab.serving.processor import Processor
 
 LIMIT = 5.0
 SHORT = 0.010
-"""Seconds, which teams with a budget ask for."""
+"""A limit in seconds, such as teams with a time budget set."""
 LEAST_STOCK = 20.0
-"""Requests per second that the stock server does within its limit; below, the limit says nothing about a load."""
+"""The least requests per second of the stock server within its limit; if it reaches fewer, the limit says nothing about a
+load.
+"""
 SEARCHES = 3
 STOCK = "stock in Python"
 ENVIRONMENT = Environment(STOCK, ("orjson==3.13.0", "uvloop==0.23.0", "httptools==0.9.0", "uvicorn==0.54.0"))
@@ -62,9 +64,9 @@ STARTS_SECONDS = 120.0
 CANDIDATES = (1, 200)
 BODIES, CALLS = 16, 100
 SECONDS = (2.0, 8.0)
-"""The least and the most of a run of a search; between them it has `ENOUGH` requests."""
+"""The shortest and the longest run of a search, in seconds; in between, a run lasts until it has `ENOUGH` requests."""
 ENOUGH = 200
-"""Requests, so that two of them are beyond the 99th percentile."""
+"""Number of requests of which two are beyond the 99th percentile."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Side:
     python: bool = False
 
     def folder(self, within: Path, model: str) -> Path:
-        """Where the model is exported for it."""
+        """The folder to which the model is exported for this side."""
         return within / f"{self.optimizations}{'-user-once' * self.share_users}" / model
 
 
@@ -99,12 +101,13 @@ class SideOnModel:
     """A side on a model.
 
     Attributes:
-        rows: candidates of a request.
-        cpu: seconds of the server's processes per request, one number a round; sample i of all sides is of round i.
-        alone: the same of the processor without a front; none for the stock server.
-        limit: seconds. most: requests per second within it, one number a search; none where they were not searched.
-        most_short: those within `SHORT`.
-        difference: of the answers from the stock server's, the largest.
+        rows: number of candidates of a request.
+        cpu: CPU seconds of the server's processes per request, one number per round; sample i of all sides comes from round i.
+        alone: the same for the processor without a front; empty for the stock server.
+        limit: the limit in seconds. most: requests per second within the limit, one number per search; empty if they were not
+            searched.
+        most_short: the same within `SHORT`.
+        difference: the largest difference between its answers and the stock server's.
     """
 
     model: str
@@ -119,10 +122,11 @@ class SideOnModel:
 
 
 def bench_serving(models: Sequence[str], profile: str | None = None) -> Iterator[SideOnModel]:
-    """A row a model, number of `CANDIDATES` and side. The most requests are searched for the largest number.
+    """Measures one row per model, number of `CANDIDATES` and side. The most requests per second are searched only for the largest
+    number.
 
     Raises:
-        CtrlabError: a server doesn't start, or a side answers otherwise.
+        CtrlabError: a server doesn't start, or a side gives other answers.
     """
     size = profiles.current(profile)
     for model in models:
@@ -207,7 +211,7 @@ class _Running:
     targets: list[Target]
 
     def scores(self, post: bytes, body: Body) -> np.ndarray:
-        """The probabilities that a request is answered with, float [B, K]."""
+        """The probabilities in the answer to a request, float [B, K]."""
         status, said = server.answer(self.targets[0], post)
         if status != 200:
             raise CtrlabError(f"A server of the comparison refused a request: {said[:300].decode(errors='replace')}")
@@ -216,7 +220,7 @@ class _Running:
         return np.frombuffer(said[-4 * body.rows :], np.float32).astype(np.float64).reshape(body.rows, 1)
 
     def cpu_per_request(self, posts: list[bytes], calls: int) -> float:
-        """CPU seconds of the processes, while one request follows another."""
+        """CPU seconds of the processes per request, while requests follow each other."""
         with contextlib.ExitStack() as held:
             lines = [held.enter_context(server.Connection(target)) for target in self.targets]
             before = sum(_cpu(process.pid) for process in self.processes)
@@ -225,11 +229,13 @@ class _Running:
         return (sum(_cpu(process.pid) for process in self.processes) - before) / calls
 
     def unloaded(self, posts: list[bytes], calls: int) -> float:
-        """The median latency at a rate at which hardly anything waits."""
+        """The median latency at a rate at which hardly any request waits."""
         return client.send(self.targets, posts, 0.1 * np.arange(max(10, calls // 3))).percentile(50)
 
     def most(self, posts: list[bytes], limit: float, quick: bool) -> float:
-        """The most requests per second; 0 at once where half of them take longer although nothing waits."""
+        """The most requests per second within the limit; 0, without a search, if half of the requests exceed it although none
+        waits.
+        """
         alone = self.unloaded(posts, BODIES)
         if alone > limit:
             return 0.0
@@ -269,7 +275,7 @@ def _started(side: Side, folder: Path, model: str, token: str) -> Iterator[_Runn
 
 
 def _stock(version: Path, environment: dict[str, str], log) -> _Running:
-    """A process a core, each on a port of its own: the generator balances ideally."""
+    """Starts one process per core, each on its own port, so that the generator balances the load ideally."""
     ours = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))
     packages = next((ENVIRONMENT.python().parents[1] / "lib").glob("python*/site-packages"))
     path = os.pathsep.join([str(packages), ours])
@@ -285,7 +291,7 @@ def _stock(version: Path, environment: dict[str, str], log) -> _Running:
 
 
 def _wait(running: _Running, log) -> None:
-    """Until every process answers."""
+    """Waits until every process answers."""
     ends = time.monotonic() + STARTS_SECONDS
     waiting = list(running.targets)
     while waiting or not running.targets:
@@ -301,7 +307,7 @@ def _wait(running: _Running, log) -> None:
 
 
 def _cpu(pid: int) -> float:
-    """CPU seconds of a process, all its threads."""
+    """CPU seconds of all threads of a process."""
     clock = ctypes.c_int()
     if ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock)):
         raise CtrlabError("A server of the comparison ended before it was measured.")
@@ -309,5 +315,5 @@ def _cpu(pid: int) -> float:
 
 
 def ratio(stock: SideOnModel, row: SideOnModel) -> Interval:
-    """How many times less CPU a request of this side takes than one of the first side."""
+    """CPU time per request of the first side, divided by that of this side."""
     return Interval.of([theirs / ours for theirs, ours in zip(stock.cpu, row.cpu)])

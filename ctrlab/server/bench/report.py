@@ -1,4 +1,4 @@
-"""What `ctrlab bench serving` found as tables: for each number of candidates CPU time, and the most requests."""
+"""The results of `ctrlab bench serving` as tables: CPU time for each number of candidates, and the most requests per second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ctrlab.server.bench import beside_stock
 from ctrlab.server.bench.beside_stock import LIMIT, SHORT, SideOnModel, ratio
 
 BARE = "stock, our processor"
-"""With whose graph the others are compared where there is no front."""
+"""The side with whose graph the others are compared without a front."""
 CPU = ("model", "side", "CPU us per request", "times less", "without a front, us", "times less than stock")
 MOST = ("model", "side", "limit, ms", "requests per s within it", "times the stock server's", f"within {1e3 * SHORT:g} ms")
 
@@ -45,7 +45,7 @@ def _cpu(row: SideOnModel, sides: Mapping[tuple[str, str], SideOnModel]) -> list
 
 
 def _most(row: SideOnModel, stock: SideOnModel) -> list[str]:
-    """Where the stock server has none there is no ratio, for zero has no multiple."""
+    """A cell with the most requests per second. If the stock server reaches none, the cell has no ratio."""
     times = ""
     if row is not stock and min(stock.most) > 0:
         times = interval(Interval.of([ours / theirs for ours, theirs in zip(row.most, stock.most)]))

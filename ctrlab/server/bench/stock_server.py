@@ -1,8 +1,8 @@
 """The stock server: a SavedModel of stock ops behind uvicorn, as a competent team writes it. It knows nothing of this package.
 
 uvicorn with uvloop and httptools, orjson, requests by columns, and a process a core, each with one thread of TensorFlow's:
-threads of one process would wait for Python's lock while another request is parsed. `tf.constant` of a list is the quickest way
-from words to a tensor; by NumPy's arrays it takes twice as long.
+threads of one process would wait for Python's lock while another request is parsed. `tf.constant` of a list is the fastest way
+from words to a tensor; NumPy's arrays take twice as long.
 
     python stock_server.py VERSION_FOLDER PORT
 """
