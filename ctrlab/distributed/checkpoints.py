@@ -25,12 +25,11 @@ import numpy as np
 
 from ctrlab import whole_batch
 from ctrlab.distributed.manifest import Common, folder_of, folders_in, read_manifest, saves_in, write_manifest
-from ctrlab.distributed.restoring import read_save
-from ctrlab.embedding.formats.saves import OF_WORKERS, Save, files_in, paths_in
+from ctrlab.embedding.formats.saves import OF_WORKERS, PassedOver, Save, files_in, paths_in
 from ctrlab.embedding.formats.tensor_file import read_metadata
 from ctrlab.errors import BadData, WorkerLost, cure_of
 from ctrlab.training.checkpoint import CheckpointError, Checkpoints
-from ctrlab.training.restoring import Restored, state_variables
+from ctrlab.training.restoring import Ready, Restored, read, state_variables
 
 POLL_SECONDS = 0.05
 LOOKS = 40
@@ -126,22 +125,28 @@ class SharedCheckpoints(Checkpoints):
 
     def _restore(self, saves: Sequence[Common]) -> tuple[Common | None, Restored | None]:
         """Restores the newest save that all workers can read."""
-        problems: list[str] = []
+        passed_over: list[PassedOver] = []
         for common in saves:
             ready, problem = None, ""
             try:
-                ready = read_save(self.base, common, self.workers.shard, self.model, self.optimizer, self.run)
+                ready = self._read(common)
             except BadData as error:
                 problem = str(error)
-            found = list(filter(None, self.workers.told(problem)))
+            found = list(filter(None, dict.fromkeys(self.workers.told(problem))))
             if not found:
-                ready.take()
-                path = common.folders(self.base)[0]
-                return common, Restored(path, ready.save, tuple(problems))
-            problems += [each for each in dict.fromkeys(found) if each not in problems]
+                return common, ready.taken(passed_over)
+            passed_over.append(PassedOver(" ".join(found), common.step, common.position))
         if saves:
-            raise BadData(f"Folder {self.base} has no save that all workers can read. {' '.join(problems)}")
+            problems = " ".join(passed.problem for passed in passed_over)
+            raise BadData(f"Folder {self.base} has no save that all workers can read. {problems}")
         return None, None
+
+    def _read(self, common: Common) -> Ready:
+        """What this worker takes of a save: of as many workers its own files, else its part of the files of all."""
+        shard = self.workers.shard
+        if common.workers == shard.count:
+            return read(common.chains(self.base, [shard.index]), self.model, self.optimizer, self.run)
+        return read(common.chains(self.base), self.model, self.optimizer, self.run, shard, common.sharded)
 
     def _write(self, save: Save, cuts, arrays: dict[str, np.ndarray]) -> None:
         super()._write(save, cuts, arrays)

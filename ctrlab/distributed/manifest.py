@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctrlab.embedding.formats.saves import OF_WORKERS, paths_in
+from ctrlab import whole_batch
+from ctrlab.embedding.formats.merging import merge
+from ctrlab.embedding.formats.saves import OF_WORKERS, Link, Save, open_save, paths_in, places_of
 from ctrlab.embedding.formats.tensor_file import write_durably
 from ctrlab.errors import BadData, unreadable
 from ctrlab.plain import Plain
+from ctrlab.training.restoring import filter_of, rows_of
 
 FOLDERS = re.compile(r"worker-(\d+)-of-(\d+)")
 
@@ -44,6 +47,20 @@ class Common:
 
     def folders(self, base: Path) -> list[Path]:
         return [folder_of(base, i, self.workers) for i in range(self.workers)]
+
+    def chains(self, base: Path, workers: Iterable[int] | None = None) -> list[list[Link]]:
+        """The full save and the deltas up to this save: of each of these workers; None: of all.
+
+        Raises:
+            BadData: a file is missing or damaged.
+        """
+        return [self._chain(folder_of(base, i, self.workers), self.ids[i]) for i in workers or range(self.workers)]
+
+    def _chain(self, folder: Path, id: str) -> list[Link]:
+        places = places_of([path for _, path in paths_in(folder)])
+        if id not in places:
+            raise BadData(f"{folder} lacks save {id}, which {OF_WORKERS} names.")
+        return open_save(places[id], places)
 
 
 @dataclass(frozen=True)
@@ -85,3 +102,29 @@ def folders_in(base: Path) -> list[Path]:
 def saves_in(base: Path) -> Iterator[Path]:
     """The files in them."""
     return (path for folder in folders_in(base) for _, path in paths_in(folder))
+
+
+def merge_workers(base: Path, out: Path) -> Path:
+    """Merges the last save of all workers in folder `base` into one full save in the folder `out`, for exports.
+
+    A training goes on from the workers' own: rows were dealt out to them in another order than one process reads them in.
+
+    Raises:
+        BadData: no save can be read. CtrlabError: another run or merge writes into `out`. OSError: the disk refuses.
+    """
+    problems = []
+    for common in read_manifest(base):
+        try:
+            chains = common.chains(base)
+        except BadData as problem:
+            problems.append(str(problem))
+            continue
+        last = chains[0][-1]
+        others = {name: array.read() for name, array in last.others.items()}
+        for name in common.sharded:
+            others[name] = rows_of([chain[-1].others[name].read() for chain in chains], whole_batch.WHOLE)
+        run = last.save.run | {"data": f"{last.save.run.get('data', 'rows')}, dealt out to workers"}
+        links = [link for chain in chains for link in chain]
+        filters = {name: filter_of(name, chains) for name in last.tables}
+        return merge(links, Save.full(common.step, common.position, run, last.save.model), out, others, filters)
+    raise BadData(f"Folder {base} has no save that all workers have written. {' '.join(problems)}".rstrip())

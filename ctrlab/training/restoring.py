@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ctrlab import keras_hooks
+from ctrlab import keras_hooks, whole_batch
 from ctrlab.embedding.formats.merging import fill
 from ctrlab.embedding.formats.saves import Link, PassedOver, Save, last_whole
 from ctrlab.embedding.formats.table_arrays import require_fits
@@ -22,6 +24,7 @@ from ctrlab.embedding.variable import EmbeddingVariable, embedding_variables
 from ctrlab.errors import CtrlabError
 from ctrlab.training.generators import require_generators, set_generators
 from ctrlab.training.state import variables_of
+from ctrlab.whole_batch import Shard
 
 NUMBER = re.compile(r"_\d+(?=[/_]|$)")
 """What Keras adds to the names of a process's second model of the same code: dense and dense_1 become dense_2 and dense_3."""
@@ -72,23 +75,8 @@ def restore(folder: str | os.PathLike, model, optimizer=None, run: Mapping[str, 
         BadData: there is no complete checkpoint. CtrlabError: it is of another model, its settings differ from `run`, or its
             tables do not fit in memory. Nothing has changed then.
     """
-
-    def read(links: list[Link]) -> _Ready:
-        path, save = links[-1].path, links[-1].save
-        for name, value in (run or {}).items():
-            if (saved := save.run.get(name, EARLIER.get(name))) != value:
-                raise CtrlabError(f"A run goes on with the same {name}; {path} has {saved}, now it is {value}.")
-        return _read(links, model, optimizer)
-
-    links, ready, passed_over = last_whole(Path(folder), read)
-    for variable, value in ready.dense:
-        variable.assign(value)
-    for table, stage in ready.tables:
-        table.adopt(stage)
-    if optimizer:
-        set_generators(ready.generators)
-    path, save = links[-1].path, links[-1].save
-    return Restored(path, save, tuple(passed.problem for passed in passed_over), _lost(passed_over, save), ready.renamed)
+    _, ready, passed_over = last_whole(Path(folder), lambda links: read([links], model, optimizer, run))
+    return ready.taken(passed_over)
 
 
 def state_variables(model, optimizer=None) -> dict[str, object]:
@@ -113,13 +101,30 @@ def tables_of(model) -> dict[str, EmbeddingVariable]:
 
 
 @dataclass(frozen=True)
-class _Ready:
+class Ready:
     """Everything that will be put into a model, already read, so that a disk error can't leave the model half restored."""
 
+    path: Path
+    save: Save
     dense: list[tuple[object, np.ndarray]]
     tables: list[tuple[EmbeddingVariable, Stage]]
     generators: dict[str, np.ndarray]
     renamed: bool
+
+    def taken(self, passed_over: Sequence[PassedOver]) -> Restored:
+        """Puts it into the model.
+
+        Args:
+            passed_over: the later saves that could not be used.
+        """
+        for variable, value in self.dense:
+            variable.assign(value)
+        for table, stage in self.tables:
+            table.adopt(stage)
+        if self.generators:
+            set_generators(self.generators)
+        problems = tuple(passed.problem for passed in passed_over)
+        return Restored(self.path, self.save, problems, _lost(passed_over, self.save), self.renamed)
 
 
 def _names_by_keras(model) -> set[str]:
@@ -144,49 +149,101 @@ def _names(there: Iterable[str], here: Iterable[str], by_keras: set[str]) -> dic
     return dict(zip(there, here if parts and theirs and apart and _alike(there, here) else there))
 
 
-def _read(links: list[Link], model, optimizer) -> _Ready:
-    path, arrays = links[-1].path, links[-1].others
+def read(
+    chains: Sequence[Sequence[Link]],
+    model,
+    optimizer=None,
+    run: Mapping[str, str] | None = None,
+    shard: Shard = whole_batch.WHOLE,
+    sharded: Sequence[str] = (),
+) -> Ready:
+    """What a process takes of a save. Nothing in the model has changed yet.
+
+    Args:
+        chains: of each worker whose files are read, its full save and the deltas up to the save; of a process alone one.
+        run: as of `restore`.
+        shard: the part that this process takes of all rows in the chains.
+        sharded: the names of arrays of which each chain has its rows.
+    Raises:
+        BadData: a file contradicts itself. CtrlabError: the save is of another model, its settings differ from `run`, or its
+            tables do not fit in memory.
+    """
+    path, save, arrays = chains[0][-1].path, chains[0][-1].save, chains[0][-1].others
+    for name, value in (run or {}).items():
+        if (saved := save.run.get(name, EARLIER.get(name))) != value:
+            raise CtrlabError(f"A run goes on with the same {name}; {path} has {saved}, now it is {value}.")
     variables, tables = state_variables(model, optimizer), tables_of(model)
-    kept = {n: a for n, a in arrays.items() if not n.startswith("generators/") and (optimizer or not n.startswith("optimizer/"))}
-    saved, by_keras = links[0].tables, _names_by_keras(model)
+    kept = [n for n in arrays if not n.startswith("generators/") and (optimizer or not n.startswith("optimizer/"))]
+    kept_tables, by_keras = chains[0][0].tables, _names_by_keras(model)
     table_layers = {
         layer.name for layer in keras_hooks.all_layers(model) if isinstance(layer, Tables) and layer.name in layer.tables
     }
-    names, table_names = _names(kept, variables, by_keras), _names(saved, tables, by_keras & table_layers)
-    numbers = _alike(list(kept), list(variables)) and _alike(list(saved), list(tables))
-    kept = {names[name]: array for name, array in kept.items()}
-    saved_as = {here: there for there, here in table_names.items()}
-
-    def wanted(link: Link, name: str) -> TableState:
-        found = link.tables[saved_as[name]]
-        return found if optimizer else replace(found, slots={})
-
-    for here, there in ((variables, kept), (tables, saved_as)):
+    names, table_names = _names(kept, variables, by_keras), _names(kept_tables, tables, by_keras & table_layers)
+    numbers = _alike(kept, list(variables)) and _alike(list(kept_tables), list(tables))
+    saved_as = {here: there for there, here in names.items()}
+    tables_as = {here: there for there, here in table_names.items()}
+    for here, there in ((variables, saved_as), (tables, tables_as)):
         if odd := sorted(set(there) ^ set(here)):
             where = "the checkpoint" if odd[0] in there else "the model"
             cure = "; give the model the checkpoint's names, and keras.utils.clear_session() restarts those that Keras numbers"
             raise CtrlabError(
                 f"{path} is of another model: {odd[0]!r} is only in {where} ({len(odd)} such names){cure if numbers else ''}."
             )
+    dense = []
     for name, v in variables.items():
-        if tuple(v.shape) != kept[name].shape or np.dtype(v.dtype) != kept[name].dtype:
-            there, here = f"{kept[name].dtype} {kept[name].shape}", f"{v.dtype} {tuple(v.shape)}"
+        of_all = [chain[-1].others[saved_as[name]] for chain in chains]
+        # Tables that one worker had whole are not said to be sharded.
+        apart = (len(chains) > 1 or not shard.whole) and (whole_batch.is_sharded(v) or saved_as[name] in sharded)
+        shape = (shard.rows(sum(array.shape[0] for array in of_all)), *of_all[0].shape[1:]) if apart else of_all[0].shape
+        if tuple(v.shape) != shape or np.dtype(v.dtype) != of_all[0].dtype:
+            there, here = f"{of_all[0].dtype} {shape}", f"{v.dtype} {tuple(v.shape)}"
             raise CtrlabError(f"{path} is of another model: {name} is {there} in the checkpoint and {here} in the model.")
+        dense.append((v, of_all if apart else of_all[:1], apart))
     generators = {n.removeprefix("generators/"): a.read() for n, a in arrays.items() if n.startswith("generators/")}
     if optimizer:
         require_generators(generators)
     stages = {name: table.stage() for name, table in tables.items()}
     for name, stage in stages.items():
-        require_fits(wanted(links[0], name), stage.state(), f"{path} is of another model: table {name}")
+        wanted = _wanted(kept_tables[tables_as[name]], optimizer)
+        require_fits(wanted, stage.state(), f"{path} is of another model: table {name}")
     for name, stage in stages.items():
-        for link in links:
-            fill(stage, wanted(link, name), f"{link.path}: table {name}", link.save)
-    return _Ready(
-        [(v, kept[name].read()) for name, v in variables.items()],
+        _fill(stage, name, tables_as[name], chains, shard, optimizer)
+    return Ready(
+        path,
+        save,
+        [(v, rows_of([a.read() for a in of_all], shard) if apart else of_all[0].read()) for v, of_all, apart in dense],
         [(table, stages[name]) for name, table in tables.items()],
-        generators,
+        generators if optimizer else {},
         renamed=any(there != here for there, here in (names | table_names).items()),
     )
+
+
+def rows_of(of_all: Sequence[np.ndarray], shard: Shard) -> np.ndarray:
+    """A shard's rows of a table, whose row r lies in `of_all[r % count][r // count]`."""
+    count = len(of_all)
+    rows = np.arange(shard.index, sum(map(len, of_all)), shard.count)
+    found = np.empty((len(rows), *of_all[0].shape[1:]), of_all[0].dtype)
+    for i, array in enumerate(of_all):
+        here = rows % count == i
+        found[here] = array[rows[here] // count]
+    return found
+
+
+def filter_of(name: str, chains: Sequence[Sequence[Link]]) -> np.ndarray:
+    """The counters of a table's Bloom filter: each belongs to keys of many workers, and takes its largest."""
+    return functools.reduce(np.maximum, (chain[-1].tables[name].filter[:] for chain in chains))
+
+
+def _wanted(state: TableState, optimizer) -> TableState:
+    return state if optimizer else replace(state, slots={})
+
+
+def _fill(stage: Stage, name: str, saved_as: str, chains: Sequence[Sequence[Link]], shard: Shard, optimizer) -> None:
+    """Puts this process's part of a table into its stage."""
+    last, filters = chains[-1][-1], filter_of(saved_as, chains)
+    for link in itertools.chain(*chains):
+        state = replace(_wanted(link.tables[saved_as], optimizer), filter=filters if link is last else filters[:0])
+        fill(stage, state, f"{link.path}: table {name}", link.save, (shard.index, shard.count))
 
 
 def _lost(passed_over: Sequence[PassedOver], save: Save) -> str:

@@ -23,7 +23,7 @@ def main(told: dict) -> None:
     saving = Saving(Path(folder), **told["saving"]) if folder else None
     losses = []
     with Run(Spec(**told["spec"] | changed, saving=saving), workers) as run:
-        restored = run.position
+        restored, last = run.position, run.checkpoints and run.checkpoints.restored
         if told.get("steps") != 0:
             losses = run.train(told.get("steps")).losses
         found = run.evaluate() if told.get("evaluate") else None
@@ -31,7 +31,8 @@ def main(told: dict) -> None:
             state = flat(get_state(run.model, run.optimizer))
             np.savez(Path(told["dump"]) / f"{workers.shard.index}-of-{workers.shard.count}.npz", **state)
     auc = found and found.auc | {"rows": found.rows}
-    print(json.dumps({"restored": restored, "position": run.position, "losses": losses, "auc": auc}))
+    said = {"passed over": last.passed_over, "lost": last.lost} if last else {}
+    print(json.dumps({"restored": restored, "position": run.position, "losses": losses, "auc": auc} | said))
 
 
 if __name__ == "__main__":

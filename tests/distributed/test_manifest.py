@@ -76,6 +76,32 @@ def test_a_disk_that_is_full_for_the_manifest_alone(of_one, monkeypatch, tmp_pat
     assert [save.step for save in read_manifest(tmp_path)] == [0]
 
 
+def test_a_damaged_save_is_passed_over_and_what_is_lost_is_said(of_one, tmp_path):
+    workers, model, optimizer = of_one
+    with SharedCheckpoints(workers, tmp_path, model, optimizer, every=1) as saver:
+        for _ in range(2):
+            optimizer.iterations.assign_add(1)
+            saver.advance(1)
+    newest = tmp_path / "worker-0-of-1" / "step-000000002.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with SharedCheckpoints(workers, tmp_path, model, optimizer, resume=True) as saver:
+        assert saver.position == saver.restored.step == int(optimizer.iterations) == 1
+        [problem] = saver.restored.passed_over
+        assert str(newest) in problem
+        assert "Went back from step 2 to step 1, and from batch 2 to batch 1" in saver.restored.lost
+
+
+def test_a_save_before_there_were_other_settings_is_taken(of_one, tmp_path):
+    workers, model, optimizer = of_one
+    with SharedCheckpoints(workers, tmp_path, model, optimizer, run={"seed": "7"}) as saver:
+        saver.save()
+    known = {"seed": "7", "sizes": "contest", "validation": "none"}
+    with SharedCheckpoints(workers, tmp_path, model, optimizer, run=known, resume=True) as saver:
+        assert saver.restored.step == 0 and not saver.restored.lost
+    with pytest.raises(CtrlabError, match=r"goes on with the same sizes; .* has contest, now it is small"):
+        SharedCheckpoints(workers, tmp_path, model, optimizer, run=known | {"sizes": "small"}, resume=True)
+
+
 def test_a_folder_that_a_worker_can_not_write_is_refused_before_the_first_step(of_one, monkeypatch, tmp_path):
     def only_read(path, *_, **__):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))

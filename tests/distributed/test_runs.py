@@ -16,6 +16,7 @@ from local_workers import run_workers, start_workers
 from ctrlab import data
 from ctrlab.distributed.launch import free_ports
 from ctrlab.errors import WorkerLost
+from tests import forked
 
 pytestmark = pytest.mark.timeout(900)  # several processes on the same cores
 SPEC = {"model": "deepfm", "optimizations": "all", "profile": "tiny", "embedding": "variable"}
@@ -123,6 +124,22 @@ def test_an_earlier_save_of_other_workers_stays_until_a_new_one_is_whole(saved, 
     assert {each["restored"] for each in run(2, saving=goes_on, steps=0)} == {6}
 
 
+def test_a_training_goes_on_from_the_save_before_a_damaged_one_and_says_so(saved, tmp_path):
+    copy = tmp_path / "run"
+    subprocess.run(["cp", "-r", saved[0], copy], check=True)
+    newest = copy / "worker-1-of-2" / "step-000000006.delta.safetensors"
+    content = bytearray(newest.read_bytes())
+    content[-5] ^= 1
+    newest.write_bytes(content)
+    for each in run(2, saving={"folder": str(copy), "resume": True, "every": 1}, steps=1):
+        assert (each["restored"], each["position"]) == (4, 5)
+        [problem] = each["passed over"]
+        assert f"{newest} is damaged" in problem
+        assert each["lost"] == "Went back from step 6 to step 4, and from batch 6 to batch 4: what was trained between is lost."
+    assert [save["position"] for save in json.loads((copy / "workers.json").read_text())["saves"]] == [5, 4]
+    assert not newest.exists()
+
+
 # Refusals, on the worker that the user watches.
 
 
@@ -183,7 +200,7 @@ def test_folders_that_are_not_of_this_training(saved, tmp_path):
     assert "workers.json, which is missing" in refused(1, {"saving": {"folder": str(copy), "resume": True}})[0]
     assert len(list((copy / "worker-0-of-2").iterdir())) == 4
     alone = [sys.executable, "-m", "ctrlab", "train", "deepfm", "--profile", "tiny", "--checkpoint", saved[0], "--resume"]
-    ran = subprocess.run(alone, capture_output=True, text=True)
+    ran = forked.run(alone, capture_output=True, text=True)
     assert ran.returncode == 1 and "holds checkpoints of several workers" in ran.stderr
 
 
@@ -196,7 +213,7 @@ def command(count: int, folder, *more) -> list:
     return [*train, "--workers", str(count), *more]
 
 
-def of_workers(launcher: subprocess.Popen) -> list[int]:
+def of_workers(launcher: forked.Popen) -> list[int]:
     found = subprocess.run(["pgrep", "-P", str(launcher.pid)], capture_output=True, text=True).stdout.split()
     return [int(pid) for pid in found]
 
@@ -222,7 +239,7 @@ def test_a_killed_worker_ends_the_others_and_nothing_committed_is_lost(kills, tm
     folder, rng, count, before = tmp_path / "run", np.random.default_rng(4), 2, 0
     for kill in range(kills):
         quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        launcher = subprocess.Popen(command(count, folder, "--epochs", "1000"), **quiet)
+        launcher = forked.Popen(command(count, folder, "--epochs", "1000"), **quiet)
         wait_for(lambda before=before: position(folder) > before, 200)  # it has gone on
         time.sleep(rng.uniform(0, 0.5))
         running = of_workers(launcher)
@@ -253,7 +270,7 @@ def test_a_worker_that_is_killed_while_it_connects_leaves_nobody_behind():
 
 
 def test_workers_end_when_the_command_is_told_to(tmp_path):
-    launcher = subprocess.Popen(command(2, tmp_path / "run", "--epochs", "1000"), stderr=subprocess.PIPE, text=True)
+    launcher = forked.Popen(command(2, tmp_path / "run", "--epochs", "1000"), stderr=subprocess.PIPE, text=True)
     wait_for(lambda: position(tmp_path / "run") > 0)
     left = of_workers(launcher)
     launcher.terminate()
@@ -272,7 +289,7 @@ def test_workers_end_when_the_command_is_told_to(tmp_path):
     ids=["somebody ends", "hangs"],
 )
 def test_a_worker_is_named_that(by, says, struck, tmp_path):
-    launcher = subprocess.Popen(command(2, tmp_path / "run", "--epochs", "1000"), stderr=subprocess.PIPE, text=True)
+    launcher = forked.Popen(command(2, tmp_path / "run", "--epochs", "1000"), stderr=subprocess.PIPE, text=True)
     wait_for(lambda: position(tmp_path / "run") > 0)
     os.kill(of_workers(launcher)[struck], by)
     errors = launcher.communicate(timeout=120)[1]
@@ -281,7 +298,7 @@ def test_a_worker_is_named_that(by, says, struck, tmp_path):
 
 
 def test_saves_of_workers_are_merged_for_an_export(saved, whole, tmp_path):
-    from ctrlab.distributed.restoring import merge_workers
+    from ctrlab.distributed.manifest import merge_workers
     from ctrlab.models import build
     from ctrlab.training import get_state, make_optimizer, restore
 
@@ -292,5 +309,5 @@ def test_saves_of_workers_are_merged_for_an_export(saved, whole, tmp_path):
     assert restore(tmp_path, model, optimizer).position == 6
     assert same(state_of(saved[1], 2, whole), unflat(flat(get_state(model, optimizer)))) == []
     resumed = [sys.executable, "-m", "ctrlab", "train", "deepfm", "--optimizations", "all", "--embedding", "variable"]
-    ran = subprocess.run([*resumed, "--profile", "tiny", "--checkpoint", tmp_path, "--resume"], capture_output=True, text=True)
+    ran = forked.run([*resumed, "--profile", "tiny", "--checkpoint", tmp_path, "--resume"], capture_output=True, text=True)
     assert ran.returncode == 1 and "dealt out to workers" in ran.stderr

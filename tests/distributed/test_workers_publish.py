@@ -15,7 +15,7 @@ from publish_worker import MODEL, embedding
 from published_rows import Rows
 
 from ctrlab import data
-from ctrlab.distributed.restoring import merge_workers
+from ctrlab.distributed.manifest import merge_workers
 from ctrlab.models import build
 from ctrlab.serving import verify
 from ctrlab.serving.bundled import WEIGHTS, Bundled

@@ -23,7 +23,7 @@ def command(
     - `ctrlab checkpoints merge run merged`
     """
     import_tensorflow()
-    from ctrlab.distributed.restoring import merge_workers
+    from ctrlab.distributed.manifest import merge_workers
     from ctrlab.embedding.formats.resharding import merge_chain
     from ctrlab.embedding.formats.saves import OF_WORKERS
 
