@@ -1,7 +1,5 @@
-"""A clock that wakes an event loop on time, Linux's timerfd.
-
-The loop's own waits for epoll, which counts whole milliseconds: it is late by half of one in the mean, longer than a small model
-takes to answer.
+"""A clock that wakes an event loop on time, with Linux's timerfd. The loop's own timers use epoll, which counts whole
+milliseconds. They are late by half a millisecond on average, longer than a small model takes to answer.
 """
 
 from __future__ import annotations
@@ -15,13 +13,13 @@ _MONOTONIC, _ABSOLUTE = 1, 1
 
 
 class _Timer(ctypes.Structure):
-    """struct itimerspec: the interval (none), then when it rings first."""
+    """struct itimerspec: the interval (zero: no repetition), then the time of the first ring."""
 
     _fields_ = tuple((name, ctypes.c_long) for name in ("every_s", "every_ns", "at_s", "at_ns"))
 
 
 class Alarm:
-    """Calls `ring` in the loop at the time that was set last, of `time.monotonic`."""
+    """Calls `ring` in the loop at the time that was set last, by `time.monotonic`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]):
         self._loop, self._ring = loop, ring
@@ -32,7 +30,7 @@ class Alarm:
         loop.add_reader(self._file, self._read)
 
     def set(self, at: float) -> None:
-        """One in the past rings at once."""
+        """Sets the time of the next ring. A time in the past rings at once."""
         nanos = max(1, round(at * 1e9))
         timer = _Timer(0, 0, nanos // 10**9, nanos % 10**9)
         if self._libc.timerfd_settime(self._file, _ABSOLUTE, ctypes.byref(timer), None):

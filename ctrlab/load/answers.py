@@ -1,7 +1,7 @@
 """Reads HTTP/1.1 answers from the bytes of a connection: lengths, chunks, and bodies that end with the connection.
 
-It reads what servers send to a GET or a POST and refuses the rest; it is no general parser. A generator must be cheap beside
-the server, for they share a machine. So it passes once over a head and looks at three headers.
+It reads answers to GET and POST and refuses anything else; it is not a general parser. A load generator must use little CPU,
+because it shares the machine with the server. So this parser reads a head once and looks at three headers.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ MOST_HEAD, MOST_BODY = 1 << 16, 64 << 20
 
 
 class NotHttp(CtrlabError):
-    """Bytes that are no answer."""
+    """The bytes are not an HTTP answer."""
 
 
 class HttpAnswer(NamedTuple):
-    """An answer.
+    """An HTTP answer.
 
     Attributes:
-        headers: names are lower case.
+        headers: {name in lower case: value}.
         keeps: whether the connection takes another request.
     """
 
@@ -33,7 +33,7 @@ class HttpAnswer(NamedTuple):
 
 
 class Reader:
-    """Of one answer after the other, on one connection."""
+    """Reads one answer after the other from one connection."""
 
     def __init__(self) -> None:
         self._got = bytearray()
@@ -42,19 +42,19 @@ class Reader:
     def _begin(self) -> None:
         self._status, self._keeps, self._body, self._headers = 0, True, b"", {}
         self._left: int | None = None
-        """Bytes of the body that are to come; None: until the end."""
+        """Number of bytes of the body that are still missing; None: the body lasts until the connection ends."""
         self._chunked = False
 
     @property
     def begun(self) -> bool:
-        """Whether a part of an answer has come."""
+        """Whether a part of an answer has arrived."""
         return bool(self._got or self._status)
 
     def feed(self, data: bytes) -> HttpAnswer | None:
-        """The answer, if it is whole with these bytes.
+        """Takes bytes; returns the answer if they complete it, else None.
 
         Raises:
-            NotHttp: it is none, is too large, or more comes than was asked for.
+            NotHttp: the bytes are not an answer, the answer is too large, or more comes than was asked for.
         """
         self._got += data
         while not self._status:
@@ -77,7 +77,7 @@ class Reader:
         return self._done() if whole else None
 
     def end(self) -> HttpAnswer | None:
-        """The answer, if it ends with the connection; None if it is not whole."""
+        """The answer, if the end of the connection completes it; otherwise None."""
         if not self._status or self._chunked or self._left is not None:
             return None
         self._body = bytes(self._got)
@@ -111,7 +111,7 @@ class Reader:
         self._status, self._headers = status, headers
 
     def _take_chunks(self) -> bool:
-        """Moves whole chunks to the body; whether the last has come."""
+        """Moves complete chunks to the body. Returns whether the last one has come."""
         while (end := self._got.find(b"\r\n")) >= 0:
             size = bytes(self._got[:end]).partition(b";")[0].strip()
             try:

@@ -1,4 +1,4 @@
-"""When requests are due: a Poisson process, as users come who don't know of each other; or evenly, to make a server warm."""
+"""The times at which requests are due: a Poisson process, as for independent users; or evenly, to warm a server up."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from ctrlab.profiling.timing import now
 
 
 def poisson(rate: float, seconds: float, seed: int = 0, most: int = 1_000_000) -> np.ndarray:
-    """Seconds from the beginning, float64 [N], ascending, all below `seconds`: gaps are exponential with the mean 1 / rate.
+    """Due times of a Poisson process, in seconds from the beginning: float64 [N], ascending, all below `seconds`. Gaps are
+    exponential with the mean 1 / rate.
 
     Args:
-        rate: requests per second, in the mean.
-        most: how many there are at most; then the schedule ends before `seconds`.
+        rate: average number of requests per second.
+        most: the largest number of requests; with it the schedule may end before `seconds`.
     Raises:
-        CtrlabError: a rate, a time or a number that is not above 0.
+        CtrlabError: a rate, a time or a number is not above 0.
     """
     for what, value in {"rate": rate, "time in seconds": seconds, "largest number of requests": most}.items():
         if not (math.isfinite(value) and value > 0):
@@ -31,18 +32,19 @@ def poisson(rate: float, seconds: float, seed: int = 0, most: int = 1_000_000) -
 
 
 def even(rate: float, seconds: float) -> np.ndarray:
-    """Seconds from the beginning, float64 [N], one request at least: the first at 0, the others 1 / rate apart."""
+    """Evenly spaced due times, in seconds from the beginning: float64 [N]. The first is 0, the others are 1 / rate apart; at
+    least one.
+    """
     return np.arange(max(1, math.floor(rate * seconds))) / rate
 
 
 def paced(due: Iterable[float], begun: float | None = None) -> Iterator[tuple[int, float]]:
-    """Sleeps until each request is due, and yields its number and when that is, by `ctrlab.profiling.timing.now`.
-
-    Who hands each request to a thread or a queue, and waits for none, has an open loop.
+    """Sleeps until each request is due, and yields its number and its due time, by `ctrlab.profiling.timing.now`. A caller that
+    hands each request to a thread or a queue, and waits for none, makes an open loop.
 
     Args:
         due: seconds from the beginning, ascending.
-        begun: the beginning; None: now.
+        begun: the time of the beginning; None: now.
     """
     begun = now() if begun is None else begun
     for number, at in enumerate(due):

@@ -4,7 +4,8 @@
     sent        on an idle connection of the address with the fewest requests inside, or a new one, or it waits for one
     latency     answer - due, so whatever held a request up counts, here or there
 
-A request that is refused, not answered in time or whose connection breaks is counted as that; none is sent twice.
+Requests that are refused, not answered in time, or whose connection breaks are counted by their kind of failure; none is sent
+twice.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ from ctrlab.load.outcome import Outcome
 
 MOST_CONNECTIONS = 256
 BEGINS_SECONDS = 0.05
-"""From the call to the first moment of the schedule: in it a few connections are opened."""
+"""Seconds from the call to the start of the schedule, in which a few connections are opened."""
 READY = 4
-"""Connections to each address that are open before."""
+"""Number of connections to each address that are opened before the start."""
 
 
 class Target(NamedTuple):
-    """An address that answers. Several share the load as behind an ideal balancer: the one with the fewest requests inside gets
-    the next."""
+    """The address of a server. Several targets share the load as behind an ideal balancer: the one with the fewest requests
+    inside gets the next.
+    """
 
     host: str
     port: int
@@ -45,19 +47,19 @@ class Target(NamedTuple):
 
 
 def post(path: str, body: bytes, token: str = "", host: str = "localhost", **headers: str) -> bytes:
-    """The bytes of a request with JSON, or with what another `Content_Type` says.
+    """The bytes of a POST request with JSON, or with the content that another `Content_Type` names.
 
     Args:
-        headers: further ones, with `_` for `-` in their names.
+        headers: further headers, with `_` for `-` in their names.
     Raises:
-        CtrlabError: a header that is not printable ASCII.
+        CtrlabError: a header is not printable ASCII.
     """
     given = {"Content_Type": "application/json"} | headers
     return asked("POST", path, body, token, host, **given)
 
 
 def asked(method: str, path: str, body: bytes = b"", token: str = "", host: str = "localhost", **headers: str) -> bytes:
-    """The bytes of a request, as `post` has them; a GET has no body."""
+    """The bytes of a request with any method, as in `post`; a GET has no body."""
     given = {"Host": host} | ({"Content-Length": str(len(body))} if method == "POST" else {})
     if token:
         given["Authorization"] = f"Bearer {token}"
@@ -80,18 +82,18 @@ def send(
     most_connections: int = MOST_CONNECTIONS,
     odd: Callable[[int, bytes], str] = lambda number, body: "",
 ) -> Outcome:
-    """Sends a request at each time that is due, in rotation.
+    """Sends one of the requests, in rotation, at each due time.
 
     Args:
-        requests: as `post` makes them.
+        requests: results of `post`.
         due: seconds from the beginning, ascending; see `ctrlab.load.arrivals`.
-        rate, seconds: what the schedule was drawn for; None: what it has. One that was cut is not as long as it was to be.
-        timeout: seconds after which a request that is not answered has failed, from the time that it was due.
-        most_connections: to all targets; when all are busy, requests wait here, and their latency counts on.
-        odd: (place in `requests`, body with status 200) -> why it is no answer, "" if it is one. It runs between two requests, so
-            it takes microseconds.
+        rate, seconds: the rate and the length for which the schedule was drawn; None: those of `due`. They differ if the schedule
+        was cut. timeout: seconds from its due time after which a request without an answer has failed.
+        most_connections: the most connections to all targets together. If all are busy, requests wait here, and their latency
+        goes on. odd: (index in `requests`, body with status 200) -> why the body is not a valid answer; "" if it is. It runs
+        between two requests, so it must take only microseconds.
     Raises:
-        CtrlabError: nothing is due, or there is no request. KeyboardInterrupt: as it came; no more is sent then.
+        CtrlabError: nothing is due, or there is no request. KeyboardInterrupt: is passed on; no more requests are sent.
     """
     if not len(due) or not requests or not targets:
         raise CtrlabError("A load has at least one address, one request and one time at which it is due; it has none.")
@@ -128,7 +130,7 @@ def send(
 
 @dataclass(eq=False)
 class _Place:
-    """A target's connections."""
+    """The connections to a target."""
 
     target: Target
     idle: list[_Connection] = field(default_factory=list)
@@ -136,12 +138,12 @@ class _Place:
 
 
 class _Connection(asyncio.Protocol):
-    """Carries one request at a time."""
+    """A connection that carries one request at a time."""
 
     def __init__(self, run: _Run, place: _Place):
         self.run, self.place, self.reader = run, place, Reader()
         self.request: int | None = None
-        """The number of the request that is inside."""
+        """The number of the request on this connection, or None."""
         self.transport: asyncio.Transport
 
     def connection_made(self, transport) -> None:
@@ -175,7 +177,7 @@ class _Connection(asyncio.Protocol):
         self.run.answered(number, answer)
 
     def fail(self, why: str, kind: str = "connection") -> None:
-        """Ends the connection, and the request on it, if there is one."""
+        """Ends the connection, and fails the request on it, if there is one."""
         number, self.request = self.request, None
         with contextlib.suppress(ValueError):
             self.place.idle.remove(self)
@@ -204,7 +206,7 @@ class _Run:
         self.done, self.stopped = asyncio.Event(), False
 
     def stop(self) -> None:
-        """Ends it before its time. Thread-safe."""
+        """Ends the run early. Thread-safe."""
         self.stopped = True
         if self.loop:
             with contextlib.suppress(RuntimeError):  # it has ended meanwhile
@@ -232,7 +234,7 @@ class _Run:
             await asyncio.gather(*self.opening, return_exceptions=True)
 
     def _ring(self) -> None:
-        """Sends all that is due."""
+        """Sends all requests that are due."""
         now = self.loop.time() - self.begun
         while self.next < len(self.due) and self.due[self.next] <= now:
             number, self.next = self.next, self.next + 1
@@ -245,7 +247,7 @@ class _Run:
             self.alarm.set(self.begun + self.due[self.next])
 
     def _place(self, number: int) -> None:
-        """Sends a request, or has it wait for a connection."""
+        """Sends a request, or queues it for a connection."""
         free = [place for place in self.places if place.idle]
         fewest = min(self.places, key=lambda place: place.inside)
         if free and (least := min(free, key=lambda place: place.inside)).inside <= fewest.inside:
@@ -309,7 +311,7 @@ class _Run:
         connection.transport.close()
 
     def _next(self) -> None:
-        """Those that wait for a connection, if there is one now."""
+        """Sends waiting requests, as far as there are connections."""
         while self.waiting:
             if self.waiting[0] not in self.clocks:
                 self.waiting.popleft()  # it came too late

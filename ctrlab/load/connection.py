@@ -18,7 +18,7 @@ READ = 1 << 18
 
 
 class NoAnswer(CtrlabError):
-    """There is no whole answer; `sent` says whether the request may have arrived."""
+    """There is no complete answer; `sent` says whether the request may have arrived."""
 
     def __init__(self, sentence: str, sent: bool):
         super().__init__(sentence)
@@ -26,7 +26,7 @@ class NoAnswer(CtrlabError):
 
 
 class Connection:
-    """Opened by its first request, and again after an answer that ends it.
+    """A connection that is opened by its first request, and again after an answer that ends it.
 
     Args:
         timeout: seconds without a byte after which there is no answer.

@@ -1,4 +1,4 @@
-"""What became of the requests of a load."""
+"""The outcome of a load: latencies and failures of its requests."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ LATE = 0.01
 
 @dataclass(frozen=True)
 class Outcome(Plain):
-    """Of one run.
+    """The outcome of one run.
 
     Attributes:
-        rate: requests per second that were asked for, in the mean.
-        seconds: for how long requests were due; less than was asked for where there were too many.
-        latencies: seconds from the time that each request was due to its answer, of those that were answered, in due order.
-        failures: how many were not, by why: "status 503", "timeout", "connection", "odd answer".
-        why: the first failure in words; "" if there is none.
-        lag: the seconds by which 99 % of the requests were taken up by the generator; beyond `LATE` it has fallen behind.
+        rate: the average number of requests per second that was asked for.
+        seconds: the length of the schedule; less than was asked for if that had too many requests.
+        latencies: seconds from a request's due time to its answer, for the answered requests, in due order.
+        failures: {reason: number of requests without an answer}: "status 503", "timeout", "connection", "odd answer".
+        why: a sentence on the first failure; "" if there is none.
+        lag: the generator started 99 % of the requests at most this many seconds late. Above `LATE` it has fallen behind.
         took: seconds from the schedule's beginning to the last answer.
         cpu: the generator's own CPU seconds.
-        connections: how many were opened.
+        connections: number of connections that were opened.
     """
 
     rate: float
@@ -49,16 +49,16 @@ class Outcome(Plain):
 
     @property
     def achieved(self) -> float:
-        """Answers per second, until the last one came."""
+        """Answers per second, from the beginning to the last answer."""
         return len(self.latencies) / max(self.seconds, self.took)
 
     def percentile(self, percent: float) -> float:
-        """The seconds within which so many percent of *all* requests were answered; infinite where fewer ever were."""
+        """The seconds within which this percentage of *all* requests was answered; infinite if fewer were ever answered."""
         rank = math.ceil(percent / 100 * self.requests)
         if not 1 <= rank <= len(self.latencies):
             return math.inf
         return float(np.partition(self.latencies, rank - 1)[rank - 1])
 
     def behind(self, allowed: float = LATE) -> bool:
-        """Whether the generator could not make this rate; then the run says nothing of the server."""
+        """Whether the generator could not reach this rate; then the run says nothing about the server."""
         return self.lag > allowed

@@ -1,9 +1,9 @@
-"""Queues on a simulated clock: workers that serve what has come, first come, first served.
+"""Queues on a simulated clock: workers serve requests in the order of arrival.
 
     arrivals --> waiting --leave: how many go as one call--> workers, each one call at a time --> ended
 
-`Queue` is one of them; whoever has several moves them by the same clock. `run` moves queues through a stream of requests.
-The clock has any unit: floats are seconds as well as whole microseconds.
+`Queue` is one such queue; a caller with several queues moves them by the same clock. `run` moves queues through a stream of
+requests. The clock has any unit: floats are seconds as well as whole microseconds.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 NEVER = 1 << 62
-"""A time that does not come."""
+"""A time that never comes."""
 
 
 class Call(NamedTuple):
-    """Requests that a worker serves together: when they began and ended."""
+    """Requests that a worker serves together, with the times of beginning and end."""
 
     batch: list
     begun: float
@@ -32,13 +32,14 @@ class Queue:
     Args:
         workers: each serves one call at a time.
         length: (batch, now) -> how long a call takes that begins now.
-        leave: (waiting, now) -> how many of the oldest go as one call now; 0: they wait. It is asked while a worker is free.
-        looks: (waiting) -> when `leave` is to be asked again, though nothing has come or ended.
+        leave: (waiting, now) -> the number of oldest requests that start as one call now; 0: they wait. It is called while a
+            worker is free.
+        looks: (waiting) -> the time at which `leave` is called again, although no request has come or ended.
         admit: (request, queue) -> whether the queue takes the request.
     Attributes:
-        waiting: requests that no worker has yet.
-        busy_until: when the call that began last ends.
-        refused: how many requests were not taken.
+        waiting: requests that no worker has taken yet.
+        busy_until: end of the call that began last.
+        refused: number of requests that were not admitted.
     """
 
     def __init__(
@@ -57,39 +58,39 @@ class Queue:
         self._numbers = itertools.count()
 
     def arrive(self, request: object) -> None:
-        """A request comes."""
+        """Adds an arriving request."""
         if self._admit(request, self):
             self.waiting.append(request)
         else:
             self.refused += 1
 
     def ended(self, now: float) -> list[Call]:
-        """The calls that have ended by now, in the order of their ends. Each is told once."""
+        """The calls that have ended by now, in the order of their ends. Each call is returned once."""
         found = []
         while self._calls and self._calls[0][0] <= now:
             found.append(heapq.heappop(self._calls)[2])
         return found
 
     def begin(self, now: float) -> None:
-        """Has free workers take what may leave the queue now."""
+        """Lets free workers take the requests that may leave the queue now."""
         while self.waiting and len(self._calls) < self._workers and (going := self._leave(self.waiting, now)):
             batch = [self.waiting.popleft() for _ in range(min(going, len(self.waiting)))]
             self.busy_until = now + self._length(batch, now)
             heapq.heappush(self._calls, (self.busy_until, next(self._numbers), Call(batch, now, self.busy_until)))
 
     def next(self, now: float) -> float:
-        """When something happens next if nothing comes; `NEVER` if nothing does."""
+        """The time of the next event without further arrivals; `NEVER` if there is none."""
         ends = self._calls[0][0] if self._calls else NEVER
         looks = self._looks(self.waiting) if self.waiting and len(self._calls) < self._workers else NEVER
         return min(ends, looks if looks > now else NEVER)
 
 
 def run(arrivals: Iterable[tuple[float, Queue, object]]) -> Iterator[tuple[Queue, Call]]:
-    """Moves the clock from event to event, and yields each call when it has ended; what its user then does comes before the next
-    call begins.
+    """Moves the clock from event to event, and yields each call when it has ended. The caller's code runs before the next call
+    begins.
 
     Args:
-        arrivals: (when, where, the request), by when they come.
+        arrivals: (time, queue, request), ordered by time.
     """
     stream, numbers = iter(arrivals), itertools.count()
     coming = next(stream, None)

@@ -6,7 +6,7 @@
 
 A model that was exported with users that candidates share gets the first two once, and the number of candidates.
 
-All bodies are made before the load, so that making them takes nothing from the server.
+All bodies are made before the load, so that their making takes no CPU time from the server.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from ctrlab.schema import Schema
 
 Format = Literal["columns", "binary"]
 FORMATS = ("columns", "binary")
-"""JSON by columns, TensorFlow Serving's; the open inference protocol's, with tensors as bytes."""
+"""The formats: TensorFlow Serving's JSON by columns, and the open inference protocol with tensors as bytes."""
 TYPES = {"BYTES": pa.string(), "INT32": pa.int32(), "INT64": pa.int64(), "FP32": pa.float32()}
-"""By the open inference protocol's names."""
+"""{name in the open inference protocol: NumPy's type}."""
 SKEW = 1.0
 COUNTS = "candidates"
 """The input that holds how many candidates each user has: `ctrlab.serving.inputs.COUNTS`."""
 
 
 class Body(NamedTuple):
-    """A request: its bytes, how many of them are JSON where tensors stand behind (else None), and its candidates."""
+    """A request: its bytes, the number of bytes that are JSON if tensors follow them (else None), and its number of
+    candidates.
+    """
 
     data: bytes
     header: int | None
@@ -51,14 +53,15 @@ def bodies(
     format: Format = "columns",
     seed: int = 0,
 ) -> list[Body]:
-    """So many requests; the same seed gives the same rows in any format.
+    """Makes this number of requests. The same seed gives the same rows in every format.
 
     Args:
         table: rows of the data set.
-        inputs: {name: datatype} of the model, as the open inference protocol describes it.
-        candidates: the least and the most of a request, drawn evenly.
+        inputs: {name: datatype} of the model's inputs, in the open inference protocol's terms.
+        candidates: the smallest and the largest number of candidates per request, drawn uniformly.
     Raises:
-        CtrlabError: the set lacks a column of the model, or has text where the model takes numbers; odd numbers of candidates.
+        CtrlabError: the set lacks a column of the model, or has text although the model takes numbers; invalid numbers of
+            candidates.
         UnknownName: no such format.
     """
     choose("format", format, FORMATS)
@@ -89,7 +92,7 @@ def _drawn(table, schema, inputs, low, high, count, seed) -> Iterator[pa.Table]:
 
 
 def _users(table: pa.Table, schema: Schema) -> list[np.ndarray]:
-    """The rows of each user, the most active first; where the schema has none, each row is one."""
+    """The rows of each user, the most active user first. If the schema has no user, each row is one."""
     if not schema.user:
         return list(np.arange(table.num_rows)[:, None])
     codes = pc.dictionary_encode(table[schema.user].combine_chunks().fill_null("")).indices.to_numpy()

@@ -1,4 +1,4 @@
-"""What a load asks of a server before it begins: where it is, what the model takes, and the answers themselves."""
+"""Requests to a server before a load begins: its address, the model's inputs, and sample answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def target(url: str) -> Target:
     """The address of a URL such as http://127.0.0.1:8501.
 
     Raises:
-        CtrlabError: it is none, or not of HTTP.
+        CtrlabError: it is not a URL, or its scheme is not http.
     """
     try:
         parts = urlsplit(url)
@@ -31,8 +31,8 @@ def target(url: str) -> Target:
 def inputs_of(where: Target, model: str, token: str = "") -> dict[str, str]:
     """{input: datatype} of a model.
 
-    Raises:
-        CtrlabError: nothing listens, the token is none or not the server's, there is no such model, or it is no server of models.
+    Raises: CtrlabError: nothing listens, the token is invalid or not the server's, there is no such model, or the server does not
+    serve models.
     """
     if not (token.isascii() and token.isprintable()):
         raise CtrlabError("A token is printable ASCII; CTRLAB_TOKEN's has other characters: set it to the server's.")
@@ -60,10 +60,9 @@ def posted(model: str, body: Body, token: str = "") -> bytes:
 
 
 def odd(body: Body, answer: bytes) -> str:
-    """Why an answer is not a request's scores; "" if it may be.
-
-    Looked at is that it has outputs, and that their size is enough for a score each: commas of JSON, or four bytes. The scores
-    themselves are not read, so that a generator can look at each answer.
+    """Why an answer can't be a request's scores; "" if it may be. The check is that the answer has outputs, and that their size
+    is enough for one score each: commas in JSON, or four bytes. The scores are not parsed, so that a generator can check every
+    answer.
     """
     room = len(answer) // 4 if body.header is not None else answer.count(b",") + 1
     if room >= body.rows and b'"outputs"' in answer:
@@ -72,7 +71,7 @@ def odd(body: Body, answer: bytes) -> str:
 
 
 def answer(where: Target, request: bytes) -> tuple[int, bytes]:
-    """The status and the body that a request, as `posted` makes it, is answered with, on a connection of its own.
+    """The status and body of the answer to a request made by `posted`, on a separate connection.
 
     Raises:
         CtrlabError: nothing listens.

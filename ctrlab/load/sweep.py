@@ -16,20 +16,20 @@ from ctrlab.plain import Plain
 
 PERCENT = 99
 PRECISION = 1.08
-"""The ratio of a rate that failed to one that held at which the search ends."""
+"""The search ends when the ratio of a failed rate to one that held is at most this."""
 LEAST = 1.0
-"""Requests per second: a server that can't do this does none."""
+"""The lowest rate that is tried, in requests per second. If it fails, the result is 0."""
 
 
 @dataclass(frozen=True)
 class Most(Plain):
-    """What was found.
+    """The result of a search.
 
     Attributes:
-        rate: the largest that held, requests per second as they were answered; 0 if none did.
+        rate: the largest rate that held, in answered requests per second; 0 if none did.
         within: the limit, seconds.
         tries: every run, in order.
-        of_generator: whether the generator ended the search: the server may do more.
+        of_generator: whether the generator limited the search: the server may reach more.
     """
 
     rate: float
@@ -43,10 +43,10 @@ def most_within(run: Callable[[float, int], Outcome], within: float, start: floa
 
     Args:
         run: (rate, seed) -> the outcome of a schedule of that rate.
-        within: seconds.
+        within: the limit, in seconds.
         start: the rate that is tried first.
     Raises:
-        CtrlabError: a limit or a rate that is not above 0.
+        CtrlabError: a limit or a rate is not above 0.
     """
     if not (within > 0 and math.isfinite(within) and LEAST <= start <= highest):
         raise CtrlabError(
@@ -56,7 +56,7 @@ def most_within(run: Callable[[float, int], Outcome], within: float, start: floa
     held: dict[float, float] = {}
 
     def holds(rate: float) -> bool | None:
-        """Whether the rate holds; None if the generator could not make it."""
+        """Whether the rate holds; None if the generator could not reach it."""
         behind = 0
         for _ in range(2):
             outcome = run(rate, len(tries))

@@ -45,7 +45,7 @@ def _cpu(row: SideOnModel, sides: Mapping[tuple[str, str], SideOnModel]) -> list
 
 
 def _most(row: SideOnModel, stock: SideOnModel) -> list[str]:
-    """A cell with the most requests per second. If the stock server reaches none, the cell has no ratio."""
+    """The cells on the most requests per second. If the stock server reaches none, the ratio stays empty."""
     times = ""
     if row is not stock and min(stock.most) > 0:
         times = interval(Interval.of([ours / theirs for ours, theirs in zip(row.most, stock.most)]))
