@@ -171,7 +171,7 @@ def test_din_layout_joins_the_negatives_line_by_line(raw, out):
 def test_din_layout_rejects_histories_of_different_lengths(raw, out):
     source = raw("local_test_splitByUser", [DIN, DIN, DIN + "\x02c9", DIN, DIN, "broken"])
     raw("local_test_splitByUser_neg", [NEGATIVE, NEGATIVE, NEGATIVE, "m4\tc4", "m4", "broken"])
-    with pytest.raises(BadData, match="doesn't look like raw rees46 data: 4 of the first 6 rows"):
+    with pytest.raises(BadData, match=r"raw rees46 .*4 of the first 6"):
         convert("rees46", source, out, progress=False)
     assert list(out.parent.iterdir()) == []
     source = raw("local_test_splitByUser", [DIN] * 5 + [DIN + "\x02c9"])
@@ -190,7 +190,7 @@ def test_din_layout_draws_negatives_where_there_are_none(raw, out):
     drawn = [pair for row in rows for pair in zip(row["history_items"], row["negative_items"], row["negative_categories"])]
     assert all(negative != item and category == "c" + negative[1:] for item, negative, category in drawn)
     assert {negative for _, negative, _ in drawn} <= {"m2", "m3", "m7"}
-    with pytest.raises(BadData, match="at least two items to draw from; the data have 1"):
+    with pytest.raises(BadData, match=r"at least two .*have 1"):
         convert("amazon_reviews", raw("local_train_splitByUser", ["1\tu\tm1\tc1\tm1\tc1"]), out, progress=False)
 
 
@@ -320,7 +320,7 @@ def test_no_space_and_ctrl_c_leave_nothing(raw, out, monkeypatch):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
     try:
-        with pytest.raises(CtrlabError, match=r"rows.parquet can't be written: File too large; nothing was kept") as caught:
+        with pytest.raises(CtrlabError, match=r"rows.parquet .*too large; nothing") as caught:
             convert("criteo", source, out, progress=False)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

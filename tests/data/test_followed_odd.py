@@ -21,7 +21,7 @@ def test_a_file_that_was_replaced_is_refused_while_rows_of_it_are_not_used(tmp_p
     put(tmp_path, "a.parquet", range(4))
     assert taken(followed, 2, 1) == [[0, 1]]
     put(tmp_path, "a.parquet", numbers)
-    with pytest.raises(CtrlabError, match=r"a\.parquet, 4 rows were taken and not all are used; it was replaced: put it back"):
+    with pytest.raises(CtrlabError, match=r"a\.parquet, 4 rows .*replaced"):
         taken(followed, 2)
     with pytest.raises(CtrlabError, match="it was replaced: put it back"):
         Followed(tmp_path, SCHEMA, tmp_path / LEDGER, 2)

@@ -49,7 +49,7 @@ def test_rows_depend_on_the_seed_alone(name, table):
 
 @pytest.mark.parametrize(("rows", "seed"), [(0, 0), (-5, 0), (10, -1)])
 def test_impossible_requests(rows, seed):
-    with pytest.raises(CtrlabError, match=f"at least one row from a seed of 0 or more; asked were {rows} rows, seed {seed}"):
+    with pytest.raises(CtrlabError, match=f"asked were {rows} rows, seed {seed}"):
         next(generate("criteo", rows, seed))
 
 

@@ -179,7 +179,7 @@ def test_a_pipe_is_not_replaced(tmp_path, format):
     os.mkfifo(pipe)
     link.symlink_to(pipe)
     for path in (pipe, link):
-        with pytest.raises(CtrlabError, match=r"replaces a file; .* is a device, a pipe or a socket: give another path"):
+        with pytest.raises(CtrlabError, match=r"replaces a file; .*another path"):
             data.write(frame(), SCHEMA, path, format, progress=False)
     assert pipe.is_fifo() and link.is_symlink() and len(list(tmp_path.iterdir())) == 2
 
@@ -259,7 +259,7 @@ def test_what_a_text_file_can_not_be_is_said_with_its_cure(tmp_path):
             data.table(tmp_path / name)
         assert len(str(caught.value).splitlines()) == 1 and str(tmp_path / name) in str(caught.value)
     schema = Schema("flat", (Label("clicked"), Categorical("stadte")))
-    with pytest.raises(BadData, match="must be UTF-8, and it has other bytes in a column of words"):
+    with pytest.raises(BadData, match=r"UTF-8.* a column of words"):
         data.write(tmp_path / "column.csv", schema, tmp_path / "rows.parquet", progress=False)
 
 
@@ -290,7 +290,7 @@ def test_rows_are_counted_over_all_tables(tmp_path):
 
 
 def test_a_missing_column_is_named(tmp_path):
-    with pytest.raises(BadData, match=r"has no column 'user', which own needs; it has click, share"):
+    with pytest.raises(BadData, match=r"no column 'user', .*has click, share"):
         data.write(frame().drop(columns="user"), SCHEMA, tmp_path / "rows.csv", progress=False)
 
 
@@ -331,14 +331,14 @@ def test_a_split_by_time_holds_the_latest_rows_out_and_tears_no_time(times):
 
 def test_what_is_no_schema(tmp_path):
     for schema in (None, "criteo", {"x": 1}):
-        with pytest.raises(BadSchema, match=r"those of a Schema; received .*: make one with Schema[.]infer"):
+        with pytest.raises(BadSchema, match=r"received .*: .*Schema[.]infer"):
             data.write({"x": [1.0]}, schema, tmp_path / "a.csv")
         with pytest.raises(BadSchema, match=r"those of a Schema; received"):
             data.read("a.csv", schema, batch_size=1)
 
 
 def test_a_file_without_an_ending_is_given_one():
-    with pytest.raises(BadData, match=r"which say its format: give it one of these endings[.]$"):
+    with pytest.raises(BadData, match=r"these endings[.]$"):
         data.write({"x": [1.0]}, Schema("s", (Label("x"),)), "a")
 
 

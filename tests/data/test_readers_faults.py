@@ -80,7 +80,7 @@ def test_a_bad_line_is_found_in_few_readings(tmp_path, monkeypatch):
 def test_not_utf8(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_bytes(f"{GOOD}\n{GOOD}\n".encode() + GOOD.replace("ann", "Zo\u00eb").encode("latin-1") + b"\n")
-    with pytest.raises(BadData, match=r"rows.csv, line 3: text must be UTF-8; byte 0xeb"):
+    with pytest.raises(BadData, match=r"line 3: .*UTF-8; byte 0xeb"):
         read_all(path)
     path.write_text(GOOD + "\n")
     read_all(path)  # mended

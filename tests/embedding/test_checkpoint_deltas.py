@@ -109,11 +109,11 @@ def test_a_filter_of_shards_counts_no_key_too_low():
 )
 def test_of_another_table(changes, sentence):
     other = small(**changes)
-    with pytest.raises(BadData, match="A table and its delta are not of one table: " + sentence):
+    with pytest.raises(BadData, match="and its delta .*one table: " + sentence):
         apply_delta(small(), other)
-    with pytest.raises(BadData, match="Delta 0 and delta 2 are not of one table: " + sentence):
+    with pytest.raises(BadData, match="Delta 0 and delta 2 .*: " + sentence):
         merge_deltas([small(), small(), other])
-    with pytest.raises(BadData, match="Shard 0 and shard 1 are not of one table: " + sentence):
+    with pytest.raises(BadData, match="Shard 0 and shard 1 .*: " + sentence):
         join([small([1]), replace(other, keys=np.array([5, 6]))])
 
 

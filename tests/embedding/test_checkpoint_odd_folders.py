@@ -198,6 +198,6 @@ def test_a_model_of_a_dtype_that_files_lack(tmp_path, asynchronous):
     model, optimizer = new_run()
     model.dense = keras.layers.Dense(2, dtype="bfloat16", name="half")
     model.dense.build([None, 3])
-    with pytest.raises(CheckpointError, match=r"Checkpoints take variables of float64, .*; model/half/kernel is bfloat16"):
+    with pytest.raises(CheckpointError, match=r"float64, .*model/half/kernel is bfloat16"):
         Checkpoints(tmp_path / "run", model, optimizer, asynchronous=asynchronous)
     assert not (tmp_path / "run").exists()

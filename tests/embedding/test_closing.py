@@ -100,9 +100,7 @@ def test_the_next_model_takes_the_folder_of_one_that_is_gone(tmp_path, use):
 def test_a_closed_model_frees_the_folder_while_it_lives(tmp_path, use):
     first = own_model(tmp_path)
     use(first)
-    with pytest.raises(
-        CtrlabError, match=r"^Embedding variable items: .*items open: close\(\) the model or variable that has it"
-    ):
+    with pytest.raises(CtrlabError, match=r"variable items: .*open: close\(\)"):
         own_model(tmp_path).optimizer.build(own_model(tmp_path).trainable_variables)
     close(first)
     close(first)

@@ -141,6 +141,6 @@ def test_times_that_do_not_fit_are_one_sentence(times, sentence):
     columns = [tf.constant([1, 2], tf.int64)] * 2
     with pytest.raises(CtrlabError, match=sentence):
         table_ops.grouped([variable], columns, LAYOUT, True, [int64(t) for t in times])
-    with pytest.raises(CtrlabError, match=r"^Only columns under the combiner rows have times; column 1 is pooled\.$"):
+    with pytest.raises(CtrlabError, match=r"combiner rows .*column 1 "):
         mixed = Layout((0, 0), ("rows", "sum"), (0, 1))
         table_ops.grouped([variable], columns, mixed, True, [tf.constant([1, 1], tf.int64)] * 2)

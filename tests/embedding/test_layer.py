@@ -201,7 +201,7 @@ def test_weights_pass_from_model_to_model_in_memory(trained, answers):
 
 
 def test_weights_without_rows_are_refused_and_nothing_changes(trained, answers):
-    with pytest.raises(CtrlabError, match=r"with their rows, as get_weights gives them; received an array without"):
+    with pytest.raises(CtrlabError, match=r"get_weights .*received an array without"):
         trained.set_weights([np.array(w) for w in trained.get_weights()])
     np.testing.assert_array_equal(trained.predict(KEYS, verbose=0), answers)
 
@@ -272,20 +272,20 @@ def test_what_a_layer_refuses():
         with pytest.raises(CtrlabError, match=r"must be a mapping \{column: table\}; received [\[{]"):
             Embedding(2, columns)
     layer = Embedding(2, {"a": "t"})
-    with pytest.raises(CtrlabError, match=r"^Layer \w+ looks up the columns \['a'\]; received \['b'\]\.$"):
+    with pytest.raises(CtrlabError, match=r"columns \['a'\]; received \['b'\]"):
         layer({"b": tf.zeros([1], tf.int64)})
     for keys in (tf.zeros([1], tf.int64), None):
         with pytest.raises(CtrlabError, match=r"^Layer \w+ takes \{column: keys\} for a; received a \w+: see its argument "):
             layer(keys)
     with pytest.raises(CtrlabError, match=r"^Keys are an int64 or a ragged tensor; received None in column 'a'\.$"):
         layer({"a": None})
-    with pytest.raises(CtrlabError, match=r"^Layer one takes keys, and no dict; received a dict: see its argument `columns`\.$"):
+    with pytest.raises(CtrlabError, match=r"received a dict: .*`columns`"):
         Embedding(2, name="one")({"a": tf.zeros([1], tf.int64)})
     with pytest.raises(CtrlabError, match="Keys that are pooled"):
         layer({"a": tf.zeros([1, 2, 3], tf.int64)})
     with pytest.raises(CtrlabError, match=r"^Keys must be int64; received int32 in column 'a': cast them, [^\n]*$"):
         layer({"a": tf.zeros([1], tf.int32)})
-    with pytest.raises(CtrlabError, match=r"received float32 in column 'keys': .* begin the model with keras\.Input"):
+    with pytest.raises(CtrlabError, match=r"float32 in column 'keys': .*keras\.Input"):
         keras.Sequential([Embedding(2)]).build((None, 3))
 
 

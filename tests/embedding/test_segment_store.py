@@ -154,7 +154,7 @@ def test_a_store_that_is_closed_while_threads_are_inside_answers_with_a_sentence
     store, keys = Store(tmp_path, 3, segment_bytes=4000, compaction=compaction), np.arange(2_000)
 
     def until_closed(call):
-        with pytest.raises(CtrlabError, match=r"^A store that was closed holds nothing; open it again\.$"):
+        with pytest.raises(CtrlabError, match=r"closed .*open it again"):
             while True:
                 call()
 

@@ -86,5 +86,5 @@ def test_what_is_served_is_exported_once(tmp_path):
     model = trained()
     tables = served(model)
     export(model, tmp_path / "first", tables)
-    with pytest.raises(CtrlabError, match=r"exported once; embedding variable \w+ was: call served\(model\) for each export\.$"):
+    with pytest.raises(CtrlabError, match=r"exported once; .*served\(model\)"):
         export(model, tmp_path / "second", tables)

@@ -167,7 +167,7 @@ def test_a_disk_that_is_full_is_told_and_nothing_is_lost(tmp_path):
     variable, limit = both.variables[0], resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, limit[1]))
     try:
-        with pytest.raises((CtrlabError, tf.errors.OpError), match=r"items: Can't write to .*\.seg: File too large"):
+        with pytest.raises((CtrlabError, tf.errors.OpError), match=r"items: .*\.seg: .*too large"):
             for step in steps:  # some 18,000 rows fill the store's buffer, which is then written
                 both.update(range(50 * step, 50 * step + 50), step)
         until(lambda: re.fullmatch(r"Can't write to .*\.seg: File too large\.", variable.stats().problem), variable)
@@ -210,7 +210,7 @@ def test_a_table_and_its_files_go_with_the_last_who_holds_it(tmp_path):
         assert freed() is None
     finally:
         gc.enable()
-    with pytest.raises(CtrlabError, match="items is gone and only its proxy is left"):
+    with pytest.raises(CtrlabError, match="items is gone"):
         proxy.numpy()
     EmbeddingVariable("items", 3, Options(storage=Storage(str(tmp_path), 4))).lookup(tf.constant([1], tf.int64))  # takes the lock
 
@@ -240,7 +240,7 @@ def test_a_saved_graph_names_no_folder(tmp_path):
 def test_two_variables_in_one_folder(tmp_path):
     first = Both(tmp_path)
     first.update([1, 2, 3])
-    with pytest.raises(CtrlabError, match=r"items.*another one has that in .* open: close\(\) the model or variable"):
+    with pytest.raises(CtrlabError, match=r"items.* open: close\(\)"):
         Both(tmp_path)
     first.update([4, 5, 6, 7, 8, 9])
     first.check([1, 2, 3, 4])

@@ -22,7 +22,7 @@ def test_a_gradient_that_is_not_finite_is_refused_before_anything_changes(bad):
     good, odd = np.ones((2, 2), np.float32), np.array([[1, 1], [1, bad]], np.float32)
     slices = [tf.IndexedSlices(tf.constant(g), tf.constant([4, 9], tf.int64)) for g in (good, odd)]
     for apply in (optimizer.apply, lambda gradients, _: tf.function(optimizer.apply)(gradients)):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="embedding variable items received nan or inf for key 9"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="items received nan or inf for key 9"):
             apply([*slices, tf.constant([1.0])], owners)
         assert [v.stats().rows for v in variables] == [0, 0] and weight.numpy() == [1.0]
 
@@ -54,9 +54,7 @@ def test_two_optimizers_do_not_share_a_table():
     first, second = TouchedRows("ftrl"), TouchedRows("adam_async")
     first.apply([slices], [variable.proxy])
     second.apply([slices], [variable.proxy])
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"has the slots \[m, v\], and this one keeps \[accumulator, linear\]"
-    ):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"slots \[m, v\], .*\[accumulator, linear\]"):
         first.apply([slices], [variable.proxy])
 
 
@@ -103,7 +101,7 @@ def test_only_the_version_of_a_cut_is_confirmed():
         with pytest.raises(CtrlabError, match=rf"^Embedding variable items: A consumer confirms .*; copy confirms {version},"):
             pair.variable.confirm("copy", version)
     list(cut.parts())
-    with pytest.raises(CtrlabError, match=r"^The parts of a cut are read once; these were\. Take another cut\.$"):
+    with pytest.raises(CtrlabError, match=r"read once; .*another cut"):
         next(cut.parts())
     with pytest.raises(CtrlabError, match="room for at least 1 row; received 0"):
         next(pair.variable.cut("copy").parts(0))
@@ -128,7 +126,7 @@ def test_a_consumer_confirms_the_last_of_its_cuts_or_those_after_the_one_it_conf
 
 def test_it_is_not_copied():
     variable = EmbeddingVariable("items", 2)
-    with pytest.raises(CtrlabError, match=r"^An embedding variable has its rows in .* copy\.deepcopy of items: make another"):
+    with pytest.raises(CtrlabError, match=r"copy\.deepcopy of items: "):
         copy.deepcopy({"kept": variable})
 
 
@@ -185,11 +183,11 @@ def test_what_is_of_another_type_is_one_sentence():
         for act in (variable.cut, variable.caught_up, variable.forget, lambda name: variable.confirm(name, 1)):
             with pytest.raises(CtrlabError, match=r'^A consumer of changes has a name, such as "server"; received None\.$'):
                 act(None)
-        with pytest.raises(CtrlabError, match=r"^A consumer confirms the version of a cut, a whole number; received None\.$"):
+        with pytest.raises(CtrlabError, match=r"version of a cut.*received None"):
             variable.confirm("server", None)
         with pytest.raises(CtrlabError, match=r"^Embedding variable items looks up int64 keys; received None\.$"):
             variable.lookup(None)
-        with pytest.raises(CtrlabError, match=r"^Embedding variable items adopts what its `stage` gave; received None\.$"):
+        with pytest.raises(CtrlabError, match=r"`stage` .*received None"):
             variable.adopt(None)
     with pytest.raises(CtrlabError, match=r"^Embedding variable items takes a TableState, as `state` gives it; received None\.$"):
         variable.load_state(None)

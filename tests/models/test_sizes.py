@@ -97,7 +97,7 @@ def test_numbers_of_other_types_train_as_floats_do():
 @pytest.mark.parametrize("name", ["wdl", "dlrm"])
 def test_a_table_that_no_memory_holds_is_refused_in_a_sentence(name):
     schema = Schema("own", (Label("y"), Categorical("a", buckets=1 << 40), Numeric("x")))
-    with pytest.raises(CtrlabError, match=r"Table 'a' must fit in memory; it has 1,099,511,627,776 rows of .* fewer `buckets`"):
+    with pytest.raises(CtrlabError, match=r"'a' .*1,099,511,627,776 rows .*`buckets`"):
         build(name, schema, size="small")
 
 
@@ -120,11 +120,11 @@ def test_the_initial_accumulator_is_that_of_the_sizes(kind, batch):
 
 
 def test_unknown_sizes_and_parts_say_the_known_ones():
-    with pytest.raises(UnknownName, match=r"size 'smal'; known are contest, small. Did you mean 'small'"):
+    with pytest.raises(UnknownName, match=r"'smal'; .*contest, small.*'small'"):
         build("wdl", small("wdl"), size="smal")
-    with pytest.raises(UnknownName, match=r"part 'botom'; known are top, bottom. Did you mean 'bottom'"):
+    with pytest.raises(UnknownName, match=r"'botom'; .*top, bottom.*'bottom'"):
         build("dlrm", small("dlrm"), units={"botom": (8,)})
-    with pytest.raises(CtrlabError, match="parts of model 'dlrm' are top, bottom; received units of deep"):
+    with pytest.raises(CtrlabError, match=r"'dlrm' are top, bottom; .*deep"):
         build("dlrm", small("dlrm"), size=MODELS["wdl"].presets["small"])
     with pytest.raises(CtrlabError, match="multiples of 16 units; those of 'towers' have 24"):
         build("mmoe", small("mmoe"), units={"towers": (24,)})

@@ -35,9 +35,7 @@ def test_bad_ids_are_refused_with_row_and_column(look_up, case):
 @pytest.mark.parametrize("look_up", [lookup.OP.reference, *IMPLEMENTATIONS.values()])
 def test_lists_side_by_side_must_be_of_equal_length(look_up):
     columns = [bag([0], [1, 1]), bag([0, 1], [1])]
-    with pytest.raises(
-        (CtrlabError, tf.errors.InvalidArgumentError), match=r"must be of equal length; columns \d and \d differ in"
-    ):
+    with pytest.raises((CtrlabError, tf.errors.InvalidArgumentError), match=r"equal length; columns \d and \d"):
         look_up([table(5, 2)], columns, layout((0, "rows", 0), (0, "rows", 0)))
 
 

@@ -44,10 +44,10 @@ def test_a_library_that_does_not_load(tmp_path, monkeypatch):
 def test_the_engine_is_missing_or_a_piece(tmp_path, monkeypatch):
     path = tmp_path / "libctrlab_engine.so"
     monkeypatch.setattr(_native, "ENGINE", path)
-    with pytest.raises(NativeLibraryError, match=r"libctrlab_engine\.so is missing; run `pip install"):
+    with pytest.raises(NativeLibraryError, match=r"engine\.so is missing; .*`pip install"):
         _native.library.__wrapped__()
     path.write_bytes(_native.LIBRARY.with_name("libctrlab_engine.so").read_bytes()[:-100])
-    with pytest.raises(NativeLibraryError, match=r"libctrlab_engine\.so is no compiled library.*only a piece of one"):
+    with pytest.raises(NativeLibraryError, match=r"engine\.so .*only a piece"):
         _native.library.__wrapped__()
 
 

@@ -111,7 +111,7 @@ def test_what_is_not_a_number_stays_so(op, kind):
 
 def test_bad_input_is_refused():
     x = tf.zeros([2, 3])
-    with pytest.raises(CtrlabError, match="slope belongs to prelu and affine; 'relu' was given one"):
+    with pytest.raises(CtrlabError, match=r"slope .*'relu'"):
         pointwise.fused("relu", x, tf.zeros(3), tf.zeros(3))
     with pytest.raises(CtrlabError, match="'affine' was given none"):
         pointwise.baseline("affine", x, tf.zeros(3))

@@ -81,7 +81,7 @@ def test_pairs_that_do_not_match(sources, targets, says):
 @pytest.mark.parametrize("sources,targets", [("a", "a"), ("ab", "bc"), ("ab", "cc")])
 def test_what_would_be_written_twice_or_while_it_is_read(sources, targets):
     made = {name: tf.Variable(tf.zeros(3)) for name in "abc"}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="no source, and the target of one source; target"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"no source, .*target"):
         snapshot.fused([made[name] for name in sources], [made[name] for name in targets])
 
 

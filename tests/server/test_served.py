@@ -61,7 +61,7 @@ def test_labels_say_which_version_answers(three):
     assert list(served.infos()) == [2, 3]
     set_label(folder, "stable", None)
     served.look()
-    with pytest.raises(Refused, match="has the labels canary; received a request for stable"):
+    with pytest.raises(Refused, match=r"labels canary; .*stable"):
         ask(label="stable")
     assert list(served.infos()) == [3]
     served.close()

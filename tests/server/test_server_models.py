@@ -82,7 +82,7 @@ def test_a_refused_request_leaves(slow):
             refused.result(60)
     with pytest.raises(Refused, match="received a request for other"):
         models.submit("other", b"a", "json")
-    with pytest.raises(Refused, match="Version 1 of ctr is served; received a request for 2"):
+    with pytest.raises(Refused, match=r"Version 1 of ctr .*request for 2"):
         models.submit("ctr", b"a", "json", version=2).result(60)
     while models.inside:
         pass

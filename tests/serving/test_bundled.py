@@ -305,7 +305,7 @@ def test_a_full_disk_is_one_sentence(dlrm, tmp_path, monkeypatch):
 
     _, model, _ = dlrm
     monkeypatch.setattr("ctrlab.serving.bundled.write_weights", lambda path, *of: write_weights("/dev/full", *of))
-    with pytest.raises(CtrlabError, match=r"could not be written .* earlier ones are as they were"):
+    with pytest.raises(CtrlabError, match=r"could not be written .*earlier"):
         serving.export_model(model, tmp_path / "ctr")
     assert list((tmp_path / "ctr").iterdir()) == []
 

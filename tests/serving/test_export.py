@@ -217,7 +217,7 @@ def test_row_splits_that_are_none_are_refused(small, splits, values):
 
 def test_what_a_stock_export_can_not_hold_is_refused(small_batches, tmp_path, monkeypatch):
     schema, _ = small_batches("criteo")
-    with pytest.raises(CtrlabError, match="embedding variable is none; dlrm has 1, such as C1"):
+    with pytest.raises(CtrlabError, match="dlrm has 1, such as C1"):
         serving.export_model(models.build("dlrm", schema, embedding={"C1": "variable"}), tmp_path / "ctr")
     monkeypatch.setattr("ctrlab.serving.frozen.MOST_BYTES", 1000)
     with pytest.raises(CtrlabError, match=r"at most 0\.0 GB"):
@@ -238,7 +238,7 @@ def test_rows_and_answers_that_no_server_could_use_are_refused(trained, tmp_path
     with pytest.raises(CtrlabError, match="finite weights"):
         serving.export_model(model, tmp_path / "ctr")
     monkeypatch.setattr("ctrlab.serving.frozen.finite", lambda values, where: values)  # as where finite weights overflow
-    with pytest.raises(CtrlabError, match="finite numbers; din does not for warm-up request 1"):
+    with pytest.raises(CtrlabError, match=r"finite.*din .*request 1"):
         serving.export_model(model, tmp_path / "ctr", rows=[first(features, 0), right])
     assert versions(tmp_path / "ctr") == [] and list((tmp_path / "ctr").iterdir()) == []
 

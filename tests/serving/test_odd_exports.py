@@ -80,7 +80,7 @@ def test_a_disk_that_fills_at_the_warm_up_file_is_one_sentence(dlrm, tmp_path, m
 
     monkeypatch.setattr(Path, "mkdir", fills)
     rows = [first(features, 3)] * 400
-    with pytest.raises(CtrlabError, match=r"could not be written .* earlier ones are as they were") as refused:
+    with pytest.raises(CtrlabError, match=r"could not be written .*earlier") as refused:
         serving.export_model(model, tmp_path / "ctr", rows=rows)
     assert "\n" not in str(refused.value) and list((tmp_path / "ctr").iterdir()) == []
 
@@ -112,5 +112,5 @@ def test_a_graph_that_asks_for_what_can_t_be_is_refused(tmp_path, odd):
 
 def test_saves_of_several_workers_are_merged_first(tmp_path):
     (tmp_path / "workers.json").write_text('{"saves": []}')
-    with pytest.raises(CtrlabError, match=f"of several workers, .*: make one of them by `ctrlab checkpoints merge {tmp_path} "):
+    with pytest.raises(CtrlabError, match=f"several workers.*`ctrlab checkpoints merge {tmp_path} "):
         serving.export(tmp_path, tmp_path / "ctr")

@@ -137,7 +137,7 @@ def test_a_request_with_a_list_of_another_length_is_refused(tmp_path):
     rows = [{"item": 1, "price": 0.5, "scores": [1.0, 2.0]}, {"item": 1, "price": 0.5, "scores": [1.0, 2.0, 3.0, 4.0]}]
     with (
         Processor(tmp_path / "plain") as processor,
-        pytest.raises(CtrlabError, match=r"^Lists of column scores have 3 values each; one has another number\.$"),
+        pytest.raises(CtrlabError, match=r"column scores .*3 values"),
     ):
         processor.process(json.dumps({"instances": rows}).encode(), "json")
 
