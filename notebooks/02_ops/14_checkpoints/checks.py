@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
 from ctrlab.lessons.check import CheckFailed, call, require_close
-from ctrlab.lessons.own_kernel import on_own
+from ctrlab.lessons.exercise import Close, Each, Exercise
 
 PATIENCE = 5.0  # seconds that a save may take to come back; it copies a few kilobytes
 BUDGET_BYTES = 64 * 1024
@@ -183,21 +183,22 @@ def _result(future) -> None:
     future.result(PATIENCE)
 
 
-def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: the op `answer(sources, targets)` with the learner's kernel inside, on variables."""
-    import tensorflow as tf
-
-    answer = on_own("snapshot", answer)
+def variables(rng: np.random.Generator) -> Iterator[tuple]:
+    """(what they are, the value of each), float32: of one page, of a little more, of one number, of none, a scalar, of many."""
     for _ in range(3):
         shapes = [(1024,), (1025,), (1,), (0, 3), (), (int(rng.integers(1, 60_000)), 5)]
-        sources = [tf.Variable(tf.constant(rng.standard_normal(shape), tf.float32)) for shape in shapes]
-        targets = [tf.Variable(tf.fill(shape, np.float32(np.nan))) for shape in shapes]
+        yield f"shapes {shapes}", *(np.asarray(rng.standard_normal(shape), np.float32) for shape in shapes)
+
+
+def in_place(answer: Callable) -> Callable:
+    """What the variables hold after a copy that must go into the memory that is there: sources, targets."""
+    import tensorflow as tf
+
+    def asked(*values):
+        sources = [tf.Variable(tf.constant(value)) for value in values]
+        targets = [tf.Variable(tf.fill(value.shape, np.float32(np.nan))) for value in values]
         before = _addresses(targets)
-        wanted = [source.numpy() for source in sources]
         answer(sources, targets)
-        for shape, value, source, target in zip(shapes, wanted, sources, targets):
-            require_close(source.numpy(), value, case=f"the source of shape {shape}", next_step="`from` is only read")
-            require_close(target.numpy(), value, case=f"shape {shape}", next_step="is the last, shorter page copied?")
         if before != _addresses(targets):
             raise CheckFailed(
                 "Budget: the copy goes into the memory that is there.",
@@ -205,6 +206,9 @@ def check_kernel(answer: Callable, rng: np.random.Generator) -> None:
                 received="others",
                 next_step="does somebody still hold an older snapshot?",
             )
+        return [source.numpy() for source in sources], [target.numpy() for target in targets]
+
+    return asked
 
 
 def _addresses(variables) -> list[int]:
@@ -213,4 +217,17 @@ def _addresses(variables) -> list[int]:
     return [view.ctypes.data for view in views if view.size]
 
 
-CHECKS = {1: check_save, 2: check_kernel}
+CHECKS = {
+    1: check_save,
+    2: Exercise(
+        asks="the op `answer(sources, targets)` with the learner's kernel inside, on variables",
+        kernel="snapshot",
+        cases=variables,
+        reference=lambda *values: (values, values),
+        ask=in_place,
+        compare={
+            "from": Each("variable", Close("`from` is only read", rtol=0)),
+            "to": Each("variable", Close("is the last, shorter page copied?", rtol=0)),
+        },
+    ),
+}

@@ -5,6 +5,7 @@ from concurrent.futures import Future
 import numpy as np
 import pytest
 from ctrlab.lessons.topics.checkpoints import checks
+from solved import solved
 from wrong_answers import named
 
 from ctrlab.lessons import check
@@ -12,14 +13,7 @@ from ctrlab.lessons.check import CheckFailed
 from ctrlab.ops import kernel_swap, snapshot
 
 LESSON = "02_ops/14_checkpoints"
-
-
-def right(sources, buffers, write, thread, pending):
-    if pending:
-        pending.result()
-    for name, source in sources.items():
-        np.copyto(buffers[name], source)
-    return thread.submit(write, buffers)
+right = solved(LESSON, 1)
 
 
 def no_op(sources, buffers, write, thread, pending):
