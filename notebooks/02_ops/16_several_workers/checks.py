@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from ctrlab.lessons.topics.several_workers.ring_in_threads import run_to_the_end
 
 from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, parts, require_close
+from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.exercise import Exercise, tensors
 from ctrlab.lessons.interleaving import Condition, Threads
 
 ROUND = "in each round: send the sum that you have, receive another one, add your own chunk of that number to it"
@@ -171,23 +172,7 @@ def _gradients(rng: np.random.Generator) -> Iterator[tuple[str, list[list[np.nda
         yield f"{workers} workers by chance", drawn(workers, int(rng.integers(0, 30)))
 
 
-def check_joined(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `joined(counts, means, variances)` -> mean and variance over the rows of all workers."""
-    import tensorflow as tf
-
-    for case, counts, means, variances in _statistics(rng):
-        given = [tf.constant(each, tf.float32) for each in (counts, means, variances)]
-        found = call(answer, *given, case=case, next_step=SHARES)
-        mean, variance = parts(found, "mean, variance", case=case)
-        right_mean, right_variance = reference_joined(counts, means, variances)
-        _require_near(mean, right_mean, np.abs(means).max(0), f"the mean of {case}", SHARES)
-        _require_near(variance, right_variance, variances.max(0), f"the variance of {case}", BETWEEN)
-        if np.abs(means).max() < LARGE:
-            _require_gradients(answer, given, rng, case)
-    _require_few_ops(answer, rng)
-
-
-def _require_few_ops(answer: Callable, rng: np.random.Generator) -> None:
+def require_few_ops(answer: Callable, rng: np.random.Generator) -> None:
     """A loop that Python unrolls takes more ops for more workers, or for more columns."""
     import tensorflow as tf
 
@@ -218,8 +203,24 @@ def _require_near(received: object, expected: np.ndarray, terms: np.ndarray, cas
     require_close(received, expected.astype(np.float32), case=case, next_step=next_step, rtol=1e-5 * max(1.0, larger))
 
 
-def _require_gradients(answer: Callable, given: list, rng: np.random.Generator, case: str) -> None:
-    """Training goes backward through it: the gradients of a sum of both, with weights by chance."""
+def near(terms: Callable[..., np.ndarray], next_step: str) -> Callable:
+    """A comparison whose tolerance is of the terms, question -> [n], of which the result is a sum."""
+
+    def compare(received: object, expected: np.ndarray, case: str, question: Sequence) -> None:
+        _require_near(received, expected, terms(*question), case, next_step)
+
+    return compare
+
+
+def require_gradients(answer: Callable, rng: np.random.Generator) -> None:
+    """Training goes backward through it, where the means are not so large that their rounding is larger than a gradient."""
+    for case, *question in _statistics(rng):
+        if np.abs(question[1]).max() < LARGE:
+            _require_gradients(answer, tensors(*question), rng, case)
+
+
+def _require_gradients(answer: Callable, given: Sequence, rng: np.random.Generator, case: str) -> None:
+    """The gradients of a sum of both results, with weights by chance."""
     import tensorflow as tf
 
     counts, means, variances = given
@@ -270,4 +271,18 @@ def _statistics(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.
         yield "shares by chance", *_drawn(rng, [*counts, 1], int(rng.integers(1, 6)))
 
 
-CHECKS = {1: check_reduce_scatter, 2: check_joined}
+CHECKS = {
+    1: check_reduce_scatter,
+    2: Exercise(
+        asks="joined(counts, means, variances): float32 [W], [W, n], [W, n] -> mean, variance [n] over all rows",
+        cases=_statistics,
+        reference=reference_joined,
+        given=tensors,
+        compare={
+            "mean": near(lambda counts, means, variances: np.abs(means).max(0), SHARES),
+            "variance": near(lambda counts, means, variances: variances.max(0), BETWEEN),
+        },
+        limits=[require_gradients, require_few_ops],
+        run_it=SHARES,
+    ),
+}
