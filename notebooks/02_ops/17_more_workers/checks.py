@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons import interpreter
-from ctrlab.lessons.check import CheckFailed, call
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.exercise import Exercise, NoLoop
 
 STEPS = "three workers take four steps: count those of W workers, and the bytes that one of them sends in one step"
 ARRAYS = "use +, -, * and / on whole arrays: no loop and no `if` about the number of workers"
@@ -29,33 +29,32 @@ def reference_ring(size, workers, latency: float, per_byte: float):
     return seconds
 
 
-def check_ring(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `ring_seconds(size, workers, latency, per_byte)` -> seconds, also for arrays of workers."""
-    for case, size, workers, latency, per_byte in _rings(rng):
-        found = call(answer, size, workers, latency, per_byte, case=case, next_step=STEPS)
-        if isinstance(workers, np.ndarray):
-            expected = np.array([reference_ring(size, int(w), latency, per_byte) for w in workers.flat]).reshape(workers.shape)
-            if not isinstance(found, np.ndarray) or found.shape != workers.shape:
-                raise CheckFailed(
-                    "Budget: an array of workers gives an array of seconds, without a loop.",
-                    expected=f"float64 array of shape {workers.shape}",
-                    received=f"array of shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__,
-                    index=case,
-                    next_step=ARRAYS,
-                )
-        else:
-            expected = np.array(reference_ring(size, workers, latency, per_byte))
-            if isinstance(found, bool) or not (np.ndim(found) == 0 and np.asarray(found).dtype.kind in "iuf"):
-                raise CheckFailed(
-                    f"One number of workers gives one number of seconds; here {case}.",
-                    expected="a number",
-                    received=type(found).__name__,
-                    next_step=STEPS,
-                )
-        _require_seconds(found, expected, case, size, workers, latency, per_byte)
+def seconds_of_ring(size, workers, latency: float, per_byte: float) -> np.ndarray:
+    """The definition, also for arrays of workers."""
+    counts = np.asarray(workers)
+    return np.array([reference_ring(size, int(w), latency, per_byte) for w in counts.flat]).reshape(counts.shape)
 
-    many = rng.integers(1, 500, MANY)
-    interpreter.require_no_loop(answer, 1e6, many, 1e-5, 1e-9, of="numbers of workers", many=MANY, most=MANY // 4)
+
+def close_seconds(found: object, expected: np.ndarray, case: str, question: Sequence) -> None:
+    """A number for a number of workers, an array for an array, each within RELATIVE."""
+    workers = question[1]
+    if isinstance(workers, np.ndarray):
+        if not isinstance(found, np.ndarray) or found.shape != workers.shape:
+            raise CheckFailed(
+                "Budget: an array of workers gives an array of seconds, without a loop.",
+                expected=f"float64 array of shape {workers.shape}",
+                received=f"array of shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__,
+                index=case,
+                next_step=ARRAYS,
+            )
+    elif isinstance(found, bool) or not (np.ndim(found) == 0 and np.asarray(found).dtype.kind in "iuf"):
+        raise CheckFailed(
+            f"One number of workers gives one number of seconds; here {case}.",
+            expected="a number",
+            received=type(found).__name__,
+            next_step=STEPS,
+        )
+    _require_seconds(found, expected, case, *question)
 
 
 def _require_seconds(found, expected: np.ndarray, case: str, size, workers, latency: float, per_byte: float) -> None:
@@ -133,31 +132,30 @@ def reference_fewest(seconds: Sequence[float], slack: float) -> int:
     return next(w for w, each in enumerate(seconds, 1) if each <= slack * min(seconds))
 
 
-def check_fewest(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `fewest_workers(seconds, most, slack)` -> the fewest whose step takes at most `slack` times the shortest."""
-    for case, table, slack in _steps(rng):
-        trial, right, most = Trial(table), reference_fewest(table, slack), len(table)
-        found = call(answer, trial, most, slack, case=case, next_step=SEARCH)
-        best = table.index(min(table)) + 1
-        asked = f"asked for {trial.asked[:14]}" + (" and more" if len(trial.asked) > 14 else "")
-        if isinstance(found, bool) or not isinstance(found, numbers.Integral) or found != right:
-            raise CheckFailed(
-                f"The fewest workers whose step takes at most slack times the shortest; here {case}.",
-                expected=right,
-                received=found,
-                index=f"most {most}, slack {slack:.6g}; the shortest step has {best} workers; {asked}",
-                next_step="first the w with the shortest step, and one worker alone beside it; then the first w with "
-                "seconds(w) <= slack * shortest; equal counts",
-            )
-        budget, twice = 3 * math.ceil(math.log2(most)) + 5, len(set(trial.asked)) < len(trial.asked)
-        if len(trial.asked) > budget or twice:
-            raise CheckFailed(
-                f"Each step is measured on a cluster, so few are asked for, and none twice; here {case}.",
-                expected="each w once: keep what you know" if twice else f"at most {budget} different w",
-                received=f"{len(trial.asked)}: {asked}",
-                index=f"most {most}",
-                next_step="@functools.cache on a function inside yours keeps what was asked" if twice else SEARCH,
-            )
+def fewest_and_few_asked(found: object, right: int, case: str, question: Sequence) -> None:
+    """The right number, for which few steps were measured and none twice."""
+    trial, most, slack = question
+    table = trial.seconds
+    best = table.index(min(table)) + 1
+    asked = f"asked for {trial.asked[:14]}" + (" and more" if len(trial.asked) > 14 else "")
+    if isinstance(found, bool) or not isinstance(found, numbers.Integral) or found != right:
+        raise CheckFailed(
+            f"The fewest workers whose step takes at most slack times the shortest; here {case}.",
+            expected=right,
+            received=found,
+            index=f"most {most}, slack {slack:.6g}; the shortest step has {best} workers; {asked}",
+            next_step="first the w with the shortest step, and one worker alone beside it; then the first w with "
+            "seconds(w) <= slack * shortest; equal counts",
+        )
+    budget, twice = 3 * math.ceil(math.log2(most)) + 5, len(set(trial.asked)) < len(trial.asked)
+    if len(trial.asked) > budget or twice:
+        raise CheckFailed(
+            f"Each step is measured on a cluster, so few are asked for, and none twice; here {case}.",
+            expected="each w once: keep what you know" if twice else f"at most {budget} different w",
+            received=f"{len(trial.asked)}: {asked}",
+            index=f"most {most}",
+            next_step="@functools.cache on a function inside yours keeps what was asked" if twice else SEARCH,
+        )
 
 
 def _steps(rng: np.random.Generator) -> Iterator[tuple[str, list[float], float]]:
@@ -191,4 +189,22 @@ def _steps(rng: np.random.Generator) -> Iterator[tuple[str, list[float], float]]
         yield "a cluster by chance", [float(rng.uniform(1, 99)), *talking], float(rng.uniform(1, 20))
 
 
-CHECKS = {1: check_ring, 2: check_fewest}
+CHECKS = {
+    1: Exercise(
+        asks="ring_seconds(size, workers, latency, per_byte): bytes, W or an array of them, seconds, seconds -> seconds",
+        cases=_rings,
+        reference=seconds_of_ring,
+        compare=close_seconds,
+        limits=[
+            NoLoop("numbers of workers", many=MANY, most=MANY // 4, on=lambda rng: (1e6, rng.integers(1, 500, MANY), 1e-5, 1e-9))
+        ],
+        run_it=STEPS,
+    ),
+    2: Exercise(
+        asks="fewest_workers(seconds, most, slack): w -> seconds, W, at least 1 -> the fewest whose step is within the limit",
+        cases=lambda rng: ((case, Trial(table), len(table), slack) for case, table, slack in _steps(rng)),
+        reference=lambda trial, most, slack: reference_fewest(trial.seconds, slack),
+        compare=fewest_and_few_asked,
+        run_it=SEARCH,
+    ),
+}
