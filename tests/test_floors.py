@@ -1,26 +1,26 @@
 """The house has floors: a module imports from its own package and from floors below, and nothing imports in a circle."""
 
 import graphlib
+import re
 
 import pytest
 
 from ctrlab import imports
 
-# From the ground up. What lies in ctrlab/ itself is below all of them; packages of one floor don't know each other.
-FLOORS = (
-    ("schema", "profiling"),
-    ("data",),
-    ("ops",),
-    ("embedding",),
-    ("models",),
-    ("training",),
-    ("distributed",),
-    ("race", "cuda", "serving", "load"),
-    ("server",),
-    ("fleet",),
-    ("lessons",),
-    ("cli",),
-)
+ROOT = imports.PACKAGE.parent
+
+
+def floors(page: str) -> list[list[str]]:
+    """The packages of each floor, from the ground up, of the figure in CONTRIBUTING.md.
+
+    What lies in ctrlab/ itself is below all of them; packages of one floor don't know each other.
+    """
+    figure = page.partition("## The house\n")[2].partition("```text\n")[2].partition("```")[0]
+    boxes = re.split(r"^  \+-+\+\n", figure, flags=re.M)[1:-1]
+    return [re.findall(r"^  \| (\w+)", box, re.M) for box in reversed(boxes)]
+
+
+FLOORS = floors((ROOT / "CONTRIBUTING.md").read_text())
 HEIGHT = {package: height for height, packages in enumerate(FLOORS, 1) for package in packages}
 
 
@@ -44,7 +44,7 @@ def wrong_imports(graph: dict[str, set[str]]) -> list[str]:
     return wrong
 
 
-STUDIES = imports.PACKAGE.parent / "studies"
+STUDIES = ROOT / "studies"
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +64,13 @@ def is_study(module: str) -> bool:
     return module.partition(".")[0] == "studies"
 
 
-def test_each_package_has_a_floor(graph):
-    assert {package_of(module) for module in graph} - {""} <= HEIGHT.keys()
+def test_each_package_has_a_floor_and_each_floor_its_packages(graph):
+    assert {package_of(module) for module in graph} - {""} == HEIGHT.keys()
+
+
+def test_the_figure_is_read_from_the_ground_up():
+    page = "## The house\n```text\n above\n  +--+\n  | b  x |\n  | c    |\n  +--+\n  | a  y |\n  +--+\n below\n```\n"
+    assert floors(page) == [["a"], ["b", "c"]]
 
 
 def test_no_import_goes_up(graph):
@@ -75,6 +80,13 @@ def test_no_import_goes_up(graph):
 def test_nothing_in_the_package_imports_a_study(whole, graph):
     assert any(is_study(module) for module in whole)
     assert [module for module, used in graph.items() if any(map(is_study, used))] == []
+
+
+def test_no_lesson_imports_a_study():
+    """Its tests may; what its cells call lies in its folder or in the package."""
+    folder = imports.PACKAGE.parent / "notebooks"
+    files = [p for p in folder.rglob("*") if p.suffix in (".py", ".ipynb") and not p.name.startswith("test_")]
+    assert files and [p for p in files if re.search(r"(from|import) studies\b", p.read_text(encoding="utf-8"))] == []
 
 
 def test_a_study_imports_no_lesson(whole):
