@@ -41,7 +41,7 @@ class EvictionCallback(_Counting):
     With `steps_per_execution` above 1 it acts at the end of the call in which it is due.
 
     Raises, when `fit` begins:
-        CtrlabError: as `Evictions`.
+        CtrlabError: as in `Evictions`.
 
     >>> model.fit(batches, callbacks=[EvictionCallback(every=1_000)])     # doctest: +SKIP
     """

@@ -1,4 +1,4 @@
-"""Ends a training when held-out rows no longer gain, and goes back to the best state."""
+"""Ends a training when the quality on held-out rows no longer improves, and restores the best state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MONITORS = ("auc", "log_loss")
 
 
 def _require_again(validation) -> None:
-    """Raises CtrlabError unless these can be batches that can be read again and again."""
+    """Raises CtrlabError unless the argument is an iterable of batches that can be read repeatedly."""
     rule = "validation is batches of (features, labels), read after each epoch"
     if isinstance(validation, str | bytes) or not hasattr(validation, "__iter__"):
         raise CtrlabError(f"{rule}; received {type(validation).__name__}: give a Dataset, as of `ctrlab.data.read`, or a list.")
@@ -29,20 +29,21 @@ def _require_again(validation) -> None:
 class EarlyStopping(keras.callbacks.Callback):
     """Evaluates after each epoch; ends after `patience` epochs in a row without a gain, and restores the state of the best epoch.
 
-    The state is whole: weights, rows of embedding variables, moving statistics, slots and the step count; it is kept in memory.
-    Keras's own callback of this name keeps `model.get_weights()`, which has no rows of embedding variables.
+    The state is complete: weights, rows of embedding variables, moving statistics, slots and the step count; it is kept in
+    memory. Keras's own callback of this name keeps `model.get_weights()`, which has no rows of embedding variables.
 
-    Click models learn ids by heart: with some 100,000 rows the second or third pass often makes them worse on new rows.
+    Click models memorize ids: with some 100,000 rows the second or third pass often makes them worse on new rows.
 
     Args:
-        validation: batches of (features, labels) that are not trained on, read anew after each epoch: no iterator.
-        patience: a whole number from 1 on.
-        monitor: what must gain, as a mean over the labels: "auc" must rise, "log_loss" must fall.
+        validation: batches of (features, labels) that are not trained on. They are read again after each epoch, so an iterator is
+            refused.
+        patience: a whole number of at least 1.
+        monitor: the metric that must improve, as a mean over the labels: "auc" must rise, "log_loss" must fall.
     Attributes:
-        evaluations: of each epoch, in order. best: the number of the best epoch, from 0.
+        evaluations: the evaluation of each epoch, in order. best: the number of the best epoch, from 0.
     Raises:
-        UnknownName: no such monitor. CtrlabError: another patience or validation. BadData, in training: what `evaluate` raises;
-            or an AUC is not defined, because the validation rows have one class only.
+        UnknownName: no such monitor. CtrlabError: `patience` or `validation` is invalid. BadData, in training: as in `evaluate`;
+            or an AUC is not defined, because the validation rows have only one class.
 
     >>> compile_model(model).fit(train, epochs=20, callbacks=[EarlyStopping(validation)])     # doctest: +SKIP
     """
@@ -58,13 +59,13 @@ class EarlyStopping(keras.callbacks.Callback):
         self.best = 0
 
     def begin(self, model, optimizer) -> None:
-        """Starts a training of `model`; `fit` calls it by itself."""
+        """Starts a training of `model`; `fit` calls it automatically."""
         self._training = model, optimizer
         self._predict, self._state = predict_step(model), None
         self.evaluations, self.best = [], 0
 
     def look(self) -> bool:
-        """Evaluates after an epoch; whether the training should end."""
+        """Evaluates after an epoch. Returns whether the training should end."""
         self.evaluations.append(evaluate(self._training[0], self.validation, self._predict))
         latest = len(self.evaluations) - 1
         if self._score(latest) > self._score(self.best) or latest == 0:
@@ -72,7 +73,7 @@ class EarlyStopping(keras.callbacks.Callback):
         return latest - self.best >= self.patience
 
     def restore(self) -> None:
-        """Gives the training the state of its best epoch."""
+        """Restores the state of the best epoch."""
         if self._state is not None:
             set_state(self._state, *self._training)
 

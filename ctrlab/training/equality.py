@@ -93,14 +93,15 @@ def rounded_randomly(state: dict[str, np.ndarray], seed: int) -> dict[str, np.nd
 def determined(
     answered: Callable[[dict], dict], state: dict[str, np.ndarray], expected: dict[str, np.ndarray], least: dict | None = None
 ) -> dict[str, float]:
-    """The tolerance of each tensor: `least`, else TOLERANCE, or ROUNDINGS times as far as it moves with the weights' rounding.
+    """The tolerance of each tensor: `least`, else TOLERANCE; or, if larger, ROUNDINGS times its change under rounded weights.
 
     Args:
         answered: the baseline's answers from a state; expected: those from `state`.
-        least: {tensor: its least tolerance}, of those to find one for; else all that are not 0 but for rounding.
+        least: {tensor: its least tolerance}, for the tensors that need a tolerance; None: all tensors that are not 0 except for
+            rounding.
     Raises:
-        CtrlabError: an expected tensor has a number that is not finite, or the weights' rounding makes it so or wakes it up from
-            0. Its tolerance would be infinite, and hide any error.
+        CtrlabError: an expected tensor has a number that is not finite, or gets one from the weights' rounding, or is 0 and the
+            rounding changes it. Its tolerance would be infinite, and hide every error.
     """
     for key, value in expected.items():
         if odd := np.count_nonzero(~np.isfinite(value)):
@@ -158,7 +159,7 @@ def _metric(key: str, state: dict[str, np.ndarray]) -> np.ndarray | float:
 
 
 def zeros_of(answers: dict[str, np.ndarray]) -> dict[str, str]:
-    """{tensor that is 0 except for rounding: tensor beside which it must be negligible}."""
+    """{tensor that is 0 except for rounding: tensor in comparison with which it must be negligible}."""
     return {key: key.replace(bias, kernel) for key in answers for bias, kernel in ZERO.items() if bias in key}
 
 

@@ -1,4 +1,4 @@
-"""Eviction during training, each so many steps."""
+"""Eviction during training, at intervals of a given number of steps."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Evictions:
     Args:
         every: number of steps.
     Attributes:
-        removed: number of rows that were removed so far.
+        removed: number of rows removed so far.
     Raises:
-        CtrlabError: no embedding variable of the model has the option; `every` is not a whole number from 1 on.
+        CtrlabError: no embedding variable of the model has the option; `every` is not a whole number of at least 1.
 
     >>> train(model, optimizer, batches, on_step=Evictions(model, every=1_000))     # doctest: +SKIP
     """

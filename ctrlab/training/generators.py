@@ -43,7 +43,7 @@ def require_generators(state: dict[str, np.ndarray]) -> tuple:
     """The states in the form that each library takes.
 
     Raises:
-        BadData: the state is invalid, or it is of another version of these libraries or another TensorFlow algorithm.
+        BadData: the state is invalid, or comes from another version of these libraries or another TensorFlow algorithm.
     """
     try:
         gauss = state["python_gauss"]

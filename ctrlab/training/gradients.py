@@ -30,7 +30,7 @@ def fitting(variable, gradient):
 
 
 def halved_squares(variables, gradients) -> tf.Tensor:
-    """Half the sum of squares of each gradient, float32 [n], over all workers where they are of sharded rows.
+    """Half the sum of squares of each gradient, float32 [n]; for sharded rows over all workers.
 
     Args:
         variables, gradients: at least one of each; gradients checked by `fitting`, dense or merged `tf.IndexedSlices`.
@@ -75,7 +75,7 @@ def _wide(value: tf.Tensor) -> tf.Tensor:
 
 
 def of_finite(loss: tf.Tensor, steps: tf.Tensor, skips: bool) -> tf.Tensor:
-    """The loss. Its gradient is only given if it is finite, as by `ctrlab.models.held.given_if`."""
+    """The loss. As with `ctrlab.models.held.given_if`, its gradient is only given if the loss is finite."""
     whole = whole_batch.total(tf.stop_gradient(loss))  # so that no worker goes on alone
     sentence = ["The loss must be finite; nothing was changed; received", whole, "after", steps, CURE]
     return given_if(tf.reduce_all(tf.math.is_finite(whole)), loss, sentence, skips)

@@ -28,16 +28,16 @@ from ctrlab.whole_batch import Shard
 
 @dataclass(frozen=True)
 class Reading:
-    """What one process reads of a run's files: all rows.
+    """The batches that one process reads from a run's files: all rows.
 
     Attributes:
-        files: of the data set.
-        lists: as of `ctrlab.data.read`.
-        batch_size: rows of a step, of all workers together.
-        shuffle: rows among which the order is drawn, of all workers together.
-        seed: of the order.
+        files: the files of the data set.
+        lists: as in `ctrlab.data.read`.
+        batch_size: rows per step, of all workers together.
+        shuffle: size of the shuffle buffer in rows, of all workers together.
+        seed: determines the order of the rows.
         epochs: passes over the training rows; -1 for no end.
-        saved: the saver, which knows what was trained on before; None: nothing was.
+        saved: the saver, which knows the batches of earlier runs; None: there were none.
     """
 
     files: DataFiles
@@ -50,7 +50,7 @@ class Reading:
 
     @property
     def steps(self) -> int | None:
-        """Number of steps in all epochs, those that were done before among them; None: no end."""
+        """Number of steps in all epochs, including those of earlier runs; None: no end."""
         return None if self.epochs == -1 else self.epochs * self.files.rows // self.batch_size
 
     def train(self, prefetch: int) -> tf.data.Dataset:
@@ -65,61 +65,62 @@ class Reading:
 
 
 class Group:
-    """A group of one: this process alone. `ctrlab.distributed.join` gives it, or the group of several by `TF_CONFIG`.
+    """A group of one: this process alone. `ctrlab.distributed.join` returns it, or the group of several processes that
+    `TF_CONFIG` describes.
 
     Attributes:
-        shard: which worker of how many this process is.
+        shard: the index of this worker, and the number of workers.
     """
 
     shard: Shard = whole_batch.WHOLE
 
     @property
     def first(self) -> bool:
-        """Whether it is the worker that talks to the user."""
+        """Whether this is the first worker, which shows messages to the user."""
         return self.shard.index == 0
 
     def begin(self, spec: Spec) -> None:
         """Connects this process with the others, before TensorFlow runs anything in it.
 
         Raises:
-            CtrlabError: the group can't train what `spec` says, or can't connect.
+            CtrlabError: the group can't train as `spec` describes, or can't connect.
         """
 
     def agree(self, settings: Mapping[str, str]) -> None:
-        """Waits for the others and compares what must be the same on all of them, by name.
+        """Waits for the other workers, and compares the named settings, which must be equal on all.
 
         Raises:
             CtrlabError: a worker has other settings, or has ended.
         """
 
     def gathered(self, array: np.ndarray) -> list[np.ndarray]:
-        """The array [n, ...] of each worker, whose n may differ; dtypes and other sizes are the same. All call it together."""
+        """The array [n, ...] of each worker. Only n may differ between workers. All workers must call it together."""
         return [array]
 
     def building(self) -> contextlib.AbstractContextManager:
-        """A block in which a model is built with its shard of each table."""
+        """A context in which a model is built with its shard of each table."""
         return whole_batch.sharded(self.shard)
 
     def program(self) -> Callable[[tf.Tensor | None], contextlib.AbstractContextManager]:
-        """For a step that is traced later: labels -> the block in which it is traced. All workers ask for theirs in the same
-        order. `labels` are those of the examples here, [B, ...]; None in a forward pass outside of training.
+        """For a step that will be traced: a function from labels to the context in which to trace it. All workers must call it in
+        the same order. `labels` are those of this worker's examples, [B, ...]; None in a forward pass outside of training.
         """
         return lambda labels: whole_batch.over(None)
 
     def reading(self, **what) -> Reading:
-        """What this process reads; arguments as of `Reading`."""
+        """The reader of this process; arguments as in `Reading`."""
         return Reading(**what)
 
     def checkpoints(self, folder: Path, model, optimizer, **options) -> Checkpoints:
-        """The saver of this process; arguments as of `Checkpoints`."""
+        """The saver of this process; arguments as in `Checkpoints`."""
         return Checkpoints(folder, model, optimizer, **options)
 
     def telling(self) -> contextlib.AbstractContextManager:
-        """A block whose error the others are told: each of them ends with it, too."""
+        """A context whose error is sent to the other workers, so that each of them ends with it, too."""
         return contextlib.nullcontext()
 
     def explained(self) -> contextlib.AbstractContextManager:
-        """A block in which the loss of another worker becomes one sentence.
+        """A context that turns the loss of another worker into one sentence.
 
         Raises:
             CtrlabError: another worker has ended, or does not answer.

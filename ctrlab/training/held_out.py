@@ -1,4 +1,4 @@
-"""The last training rows as validation rows: two Parquet files of the rows of a data set's training files."""
+"""Holds out the last training rows for validation: splits the rows of a data set's training files into two Parquet files."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ctrlab.data.splits import held_out_rows
 from ctrlab.errors import CtrlabError
 
 ROWS = 65_536
-"""Of a row group, and so of what is in memory at once."""
+"""Rows per row group, and so the most rows in memory at once."""
 
 
 def hold_out(files: DataFiles, fraction: float, folder: Path) -> tuple[DataFiles, Path]:
     """The files with only the first training rows, and a file of the last ones, both written to `folder`.
 
     Args:
-        fraction: of the training rows, in the order of the files, that are held out; above 0 and below 1.
+        fraction: the share of the training rows, the last ones in the order of the files, that is held out; above 0 and below 1.
     Raises:
-        CtrlabError: another fraction; the files are not Parquet. BadData: a part would have no rows.
+        CtrlabError: the fraction is out of range; the files are not Parquet. BadData: a part would have no rows.
     """
     if files.format != "parquet":
         raise CtrlabError(f"Validation rows are taken from Parquet files; the format is {files.format}: choose parquet.")

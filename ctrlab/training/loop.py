@@ -47,10 +47,10 @@ class Evaluation:
     """The quality of predictions, by label name.
 
     Attributes:
-        auc: NaN if only one class came.
+        auc: NaN if all examples have the same class.
         log_loss: the mean of -log p(what happened).
-        gauc, calibration: see `metrics`, also on soft labels; no GAUC where the schema names no user.
-        rows: number of examples that they were computed on.
+        gauc, calibration: see `metrics`, also for soft labels; no GAUC if the schema names no user.
+        rows: number of examples on which these were computed.
     """
 
     auc: dict[str, float]
@@ -84,8 +84,8 @@ def train(
             which takes several in one call if `batches` is a tf.data.Dataset or its iterator.
     Raises:
         BadData: there was no batch, an example could not be read, labels are not as `ctrlab.models.labels` says, or a loss, a
-            gradient or a moving statistic was not finite. CtrlabError: `steps` is no whole number; an embedding variable refused
-            a step, because of a gradient that is not finite or because of its storage.
+            gradient or a moving statistic was not finite. CtrlabError: `steps` is not a whole number; an embedding variable
+            refused a step, because of a gradient that is not finite or because of its storage.
     """
     if steps is not None:
         require_whole("`steps`", steps, 0, 63)
@@ -136,7 +136,7 @@ def evaluate(model, batches: Iterable, predict: Callable | None = None, workers:
         model: one of the six, or any Keras model that gives logits [B, K]. Its tasks are named "label", or "label_0" and so on,
             and there is no GAUC.
         predict: a function from an earlier `predict_step`, so that a second call needs no new trace.
-        workers: as of `train_step`, if each of several has a part of the examples; all get the same figures.
+        workers: as in `train_step`, if each of several workers has a part of the examples; all get the same result.
     Raises:
         BadData: there was no batch, an example could not be read, labels are not as `ctrlab.models.labels` says, or a
             probability was not finite. CtrlabError: an embedding variable refused a lookup because of its storage.

@@ -7,11 +7,9 @@ GAUC          sum over users of (examples of u) AUC_u / sum of (examples of u), 
 calibration   sum of predicted probabilities / observed clicks; 1 is best; above 1 the model predicts too many clicks
               He et al., "Practical Lessons from Predicting Clicks on Ads at Facebook", ADKDD 2014, section 3
 
-A soft label y in (0, 1) counts in the AUC as y clicks and 1 - y non-clicks of one prediction, as many views of one kind do.
-GAUC has no such meaning for them here: it is NaN.
-
-What has no value, as a metric of no examples, is NaN. All raise BadData for predictions that are not finite, labels outside of
-[0, 1], and numbers of them that differ.
+A soft label y in (0, 1) counts in the AUC as y clicks and 1 - y non-clicks with the same prediction. GAUC is not defined for soft
+labels here: it is NaN. A metric without a value, such as one of no examples, is NaN. All functions raise BadData if predictions
+are not finite, if labels lie outside of [0, 1], or if their numbers differ.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from ctrlab.errors import BadData
 
 
 def auc(p: np.ndarray, y: np.ndarray) -> float:
-    """NaN if not both classes came.
+    """The area under the ROC curve; NaN without examples of both classes.
 
     Args:
         p: predictions, float [n]. y: labels in [0, 1], [n].
@@ -38,7 +36,7 @@ def auc(p: np.ndarray, y: np.ndarray) -> float:
 
 
 def log_loss(p: np.ndarray, y: np.ndarray) -> float:
-    """NaN of no examples.
+    """The mean log loss; NaN without examples.
 
     Args:
         p: probabilities, float [n]. y: labels in [0, 1], [n].
@@ -75,7 +73,7 @@ def _is_binary(y: np.ndarray) -> bool:
 
 
 def _split(p: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """What happened, 0 or 1, predictions and weights: soft labels become two weighted examples each."""
+    """Outcomes (0 or 1), predictions and weights; each soft label becomes two weighted examples."""
     if _is_binary(y):
         return y, p, None
     y = y.astype(np.float64)

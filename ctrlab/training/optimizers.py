@@ -35,25 +35,26 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
     for keys. This class is derived from it so that `compile` does not wrap it.
 
     A step is refused if its loss, a gradient or the learning rate is not finite (under a loss scale, it is skipped for the first
-    two), or if a table has no room. It changes no table, variable, slot or count, so the batch can be repeated. In `train` and
-    in the `fit` of our models, what layers assign in the forward pass (moving statistics of batch normalization, dropout seeds)
-    must be finite, too, and is as before after a refusal. In the `fit` of another Keras model it stays assigned, and the error
-    is TensorFlow's, with the sentence in it. Metrics stay updated. Under a distribution strategy only the loss is checked.
+    two), or if a table has no room. It changes no table, variable, slot or count, so the batch can be repeated. In `train` and in
+    the `fit` of our models, values that layers assign in the forward pass (moving statistics of batch normalization, dropout
+    seeds) must be finite, too, and a refusal leaves them unchanged. In the `fit` of another Keras model they stay assigned, and
+    the error is TensorFlow's, with our sentence in it. Metrics stay updated. Under a distribution strategy only the loss is
+    checked.
 
     Args:
         kind: one of "sgd", "adagrad", "ftrl", "adam_async".
         learning_rate: a float or a Keras schedule.
         clip_norm: the maximum L2 norm of one variable's merged gradient; None for no clipping.
         rule: the other numbers of `sparse_update.Rule` by name (beta1, beta2, epsilon, l1, l2, initial_accumulator).
-        rungs: as of `ctrlab.optimizations.resolve`, of level "model": with "lookup" one op of ours steps all variables;
+        rungs: as in `ctrlab.optimizations.resolve`, with level "model": with "lookup" one op of ours steps all variables;
             otherwise TensorFlow's kernels do, with several ops per variable.
         loss_scale: the initial factor on the loss. It doubles after 2,000 good steps in a row and halves after a skipped step. 0:
             no scaling. None: 2^15 if Keras's global policy is mixed_float16 at this moment, otherwise 0. With 0 the optimizer
             refuses to step an `Embedding` that computes in float16.
     Raises:
         UnknownName: no such kind or rung. CtrlabError: a rung of another level; a scale below 0 or not finite; another
-            LossScaleOptimizer is put around it.
-        InvalidArgumentError, in a step: FTRL's learning rate is not above 0, as in a warm-up from 0.
+        LossScaleOptimizer is wrapped around it. InvalidArgumentError, in a step: FTRL's learning rate is not above 0, as in a
+        warm-up from 0.
 
     >>> optimizer = TouchedRows("adam_async", 1e-3)
     """
@@ -185,8 +186,9 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
                 count.value.read_value()
 
     def _clipped_over_workers(self, dense: list, tables: list, norms, step) -> tuple[list, list]:
-        """The updates, with gradients of sharded rows clipped by their norm over all workers: what is left of it on each is below
-        the limit, so that the step on its own rows clips them no more."""
+        """The updates, with gradients of sharded rows clipped by their norm over all workers. Each worker's part of the norm
+        is then below the limit, so its own step does not clip again.
+        """
         sharded = [whole_batch.is_sharded(v) for v, _ in dense]
         factors = [gradients.clip_factor(2 * norm, self.clip_norm) for norm in tf.unstack(norms[: len(dense)], len(dense))]
         dense = [(v, gradients.scaled(g, f) if apart else g) for (v, g), f, apart in zip(dense, factors, sharded)]
@@ -205,7 +207,7 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
         """Steps one variable, as Keras does under a distribution strategy.
 
         Args:
-            gradient: of the variable's shape, or `tf.IndexedSlices`. learning_rate: float scalar.
+            gradient: dense, with the variable's shape, or `tf.IndexedSlices`. learning_rate: float scalar.
         """
         self._update_all([(variable, self._merged(variable, gradient))], self._numbers(learning_rate))
 

@@ -27,10 +27,12 @@ from ctrlab.training.state import variables_of
 from ctrlab.whole_batch import Shard
 
 NUMBER = re.compile(r"_\d+(?=[/_]|$)")
-"""What Keras adds to the names of a process's second model of the same code: dense and dense_1 become dense_2 and dense_3."""
+"""The number that Keras adds to layer names. In a process's second model from the same code, dense and dense_1 become dense_2
+and dense_3.
+"""
 
 EARLIER = {"sizes": "contest", "validation": "none"}
-"""Settings that earlier versions did not write, for they knew no others."""
+"""Settings that earlier versions did not write, with their only value at that time."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Restored:
         passed_over: one sentence for each newer file that could not be used.
         lost: a sentence on the training that was done between the restored save and the newest save; empty if no file was passed
             over.
-        renamed: whether Keras has numbered the model's layers otherwise than the saved ones.
+        renamed: whether Keras has numbered the model's layers differently from the saved ones.
     """
 
     path: Path
@@ -67,13 +69,13 @@ def restore(folder: str | os.PathLike, model, optimizer=None, run: Mapping[str, 
 
     If a save is damaged, or a delta's chain is incomplete, the save before it is tried. Tables are read in parts of some
     megabytes into new tables, which replace the model's when everything has been read. Without an optimizer only the model's part
-    is restored. A second model of the same code, whose layers Keras numbers otherwise, takes the checkpoint, too: variable by
-    variable in their order. Names that a user chose are never bridged so, nor numbers where a name of one side is also one of the
-    other: then another layer may be meant.
+    is restored. A second model from the same code, whose layers Keras numbers differently, takes the checkpoint, too: its
+    variables are matched by their order. Names that a user chose are never matched so, nor numbered names if a name occurs on
+    both sides, because it may then mean another layer.
 
     Raises:
-        BadData: there is no complete checkpoint. CtrlabError: it is of another model, its settings differ from `run`, or its
-            tables do not fit in memory. Nothing has changed then.
+        BadData: there is no complete checkpoint. CtrlabError: the checkpoint comes from another model, its settings differ from
+            `run`, or its tables do not fit in memory. Nothing has changed then.
     """
     _, ready, passed_over = last_whole(Path(folder), lambda links: read([links], model, optimizer, run))
     return ready.taken(passed_over)
@@ -112,7 +114,7 @@ class Ready:
     renamed: bool
 
     def taken(self, passed_over: Sequence[PassedOver]) -> Restored:
-        """Puts it into the model.
+        """Puts the state into the model.
 
         Args:
             passed_over: the later saves that could not be used.
@@ -128,7 +130,7 @@ class Ready:
 
 
 def _names_by_keras(model) -> set[str]:
-    """The names of layers, and of variables in them, that Keras chose, since the code gave none."""
+    """The names of layers and their variables that Keras chose, because the code gave none."""
     named = [(layer.name, type(layer).__name__) for layer in keras_hooks.all_layers(model)]  # MyLayer is my_layer or my_layer_1
     named += [(variable.name, "variable") for variable in model.variables]
     return {name for name, kind in named if NUMBER.sub("", name).replace("_", "") == kind.replace("_", "").lower()}
@@ -139,8 +141,9 @@ def _alike(there: Sequence[str], here: Sequence[str]) -> bool:
 
 
 def _names(there: Iterable[str], here: Iterable[str], by_keras: set[str]) -> dict[str, str]:
-    """{name in a checkpoint: that in the model}. They differ only if the numbers of Keras's own names are all that differs, name
-    by name, in order. An optimizer's names are made of the model's, and follow them."""
+    """{name in a checkpoint: that in the model}. They differ only if the names, compared in order, differ in nothing but the
+    numbers in Keras's own names. An optimizer's names are made from the model's, and follow them.
+    """
     there, here = list(there), list(here)
     changed = [(a, b) for a, b in zip(there, here) if a != b]
     parts = [pair for a, b in changed if not a.startswith("optimizer/") for pair in zip(a.split("/"), b.split("/"))]
@@ -157,15 +160,15 @@ def read(
     shard: Shard = whole_batch.WHOLE,
     sharded: Sequence[str] = (),
 ) -> Ready:
-    """What a process takes of a save. Nothing in the model has changed yet.
+    """Reads the part of a save that this process needs. Nothing in the model changes yet.
 
     Args:
-        chains: of each worker whose files are read, its full save and the deltas up to the save; of a process alone one.
-        run: as of `restore`.
+        chains: for each worker whose files are read, its full save and the deltas up to the save; a single process has one chain.
+        run: as in `restore`.
         shard: the part that this process takes of all rows in the chains.
-        sharded: the names of arrays of which each chain has its rows.
+        sharded: the names of arrays of which each chain has only its own rows.
     Raises:
-        BadData: a file contradicts itself. CtrlabError: the save is of another model, its settings differ from `run`, or its
+        BadData: a file contradicts itself. CtrlabError: the save comes from another model, its settings differ from `run`, or its
             tables do not fit in memory.
     """
     path, save, arrays = chains[0][-1].path, chains[0][-1].save, chains[0][-1].others
@@ -219,7 +222,7 @@ def read(
 
 
 def rows_of(of_all: Sequence[np.ndarray], shard: Shard) -> np.ndarray:
-    """A shard's rows of a table, whose row r lies in `of_all[r % count][r // count]`."""
+    """The rows of a shard of a table; row r of the table is `of_all[r % count][r // count]`."""
     count = len(of_all)
     rows = np.arange(shard.index, sum(map(len, of_all)), shard.count)
     found = np.empty((len(rows), *of_all[0].shape[1:]), of_all[0].dtype)
@@ -230,7 +233,9 @@ def rows_of(of_all: Sequence[np.ndarray], shard: Shard) -> np.ndarray:
 
 
 def filter_of(name: str, chains: Sequence[Sequence[Link]]) -> np.ndarray:
-    """The counters of a table's Bloom filter: each belongs to keys of many workers, and takes its largest."""
+    """The counters of a table's Bloom filter: the largest over the workers, because a counter belongs to keys of several
+    workers.
+    """
     return functools.reduce(np.maximum, (chain[-1].tables[name].filter[:] for chain in chains))
 
 

@@ -49,7 +49,7 @@ class Run:
 
     Attributes:
         spec: the description it was made from.
-        workers: the group of processes that train together: what `ctrlab.distributed.join` gave, or this process alone.
+        workers: the group of processes that train together: a result of `ctrlab.distributed.join`, or this process alone.
         rungs: {level: rungs of `spec.optimizations`}.
         choice: the setting of threads and buffers, and its origin.
         model, optimizer: the model that is trained and its optimizer.
@@ -122,8 +122,8 @@ class Run:
         """The remaining training batches, each with the features that the model takes.
 
         Args:
-            setting: of the buffers; default: the run's own.
-            seed: of the order; default: the run's own.
+            setting: the setting of the buffers; default: the run's own.
+            seed: determines the order of rows; default: the run's own.
         """
         setting = setting or self.choice.setting
         return stage(self._reading(seed).train(setting.prefetch), self.model, self._depth(setting))
@@ -155,7 +155,9 @@ class Run:
         return history
 
     def _train_by_epochs(self, hooks: Sequence[OnStep]) -> History:
-        """Trains until the validation rows no longer gain, or until the batches end; then goes back to the best state."""
+        """Trains until the quality on the validation rows no longer improves, or until the batches end; then restores the best
+        state.
+        """
         history = History()
         self.stopping.begin(self.model, self.optimizer)
         done, total = self.position, math.inf if self.batch_count is None else self.batch_count
@@ -191,18 +193,18 @@ class Run:
         on_wait: Callable[[], None] = lambda: None,
         idle: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Trains on each row of the followed folder once, in the order of the files, as they appear, until it is told to end.
-        Then it saves the state. A run that resumes goes on with the first row that its checkpoint has not seen.
-
-        Rows are trained on as they are, text; the rungs "parquet" and "encoded" have nothing to do.
+        """Trains on each row of the followed folder once, in the order of the files, as they appear, until a signal to end. Then
+        it saves the state. A resumed run continues with the first row that its checkpoint has not seen. Rows are trained on as
+        text; the rungs "parquet" and "encoded" have no effect.
 
         Args:
             on_step: as in `training.train`.
-            ends: asked after each step, and a few times per second while there are too few rows for a batch.
+            ends: returns whether to end. It is called after each step, and a few times per second while there are too few rows
+                for a batch.
             on_wait: called each time there are too few rows.
-            idle: asked each time there are too few rows; the run ends if so.
+            idle: called each time there are too few rows; if it returns true, the run ends.
         Raises:
-            As `training.train`; CheckpointError: a checkpoint could not be written; CtrlabError: as of `Followed`.
+            As `training.train`; CheckpointError: a checkpoint could not be written; CtrlabError: as in `Followed`.
         """
         hooks = (on_step,) if callable(on_step) else tuple(on_step)
         if self.checkpoints:
@@ -288,7 +290,7 @@ class Run:
 
     @contextlib.contextmanager
     def _ahead(self, batches: tf.data.Dataset) -> Iterator[Iterable]:
-        """The batches, whose rows are loaded from the storage before the step needs them."""
+        """The batches. Their table rows are loaded from the storage before the step needs them."""
         if not self._stored or not self.workers.shard.whole:  # the others name rows that a worker's step needs, too
             yield batches
             return
@@ -296,7 +298,9 @@ class Run:
             yield rows
 
     def _depth(self, setting: Setting) -> int:
-        """Of the stage. With storage it is always needed: it gives the keys before the step, so that rows can be prefetched."""
+        """The depth of the stage, in batches. With storage a stage is always needed: it gives the keys before the step, so
+        that rows can be prefetched.
+        """
         return max(1, setting.stage) if self._stored else setting.stage
 
     @property
@@ -332,4 +336,4 @@ def _room(model: str) -> Iterator[None]:
 
 
 class _Ended(Exception):
-    """A followed run was told to end."""
+    """A followed run received the signal to end."""

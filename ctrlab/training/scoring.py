@@ -21,18 +21,18 @@ from ctrlab.training.step import predict_step
 def score(model, table, batch_size: int = 4096) -> np.ndarray:
     """The model's probability for each row and task, in the order of the rows: float32 [n, K].
 
-    The same as for these rows in a file. Where a model's `rows_apart` is false, as WDL's at the contest's sizes, the answer for a
-    row depends on the other rows of its batch, so the batch size matters. The first call traces the model, for any number of
-    rows; later calls run what it traced.
+    The results equal those for the same rows in a file. If a model's `rows_apart` is false, as WDL's at the contest's sizes, the
+    answer for a row depends on the other rows of its batch, so the batch size matters. The first call traces the model, for any
+    number of rows; later calls run what it traced.
 
     Args:
-        table: as of `ctrlab.data.table`: a pandas DataFrame, an Arrow table, a path of a Parquet file or of a CSV with header. It
-            has the model's columns; a label is not needed. Other columns are left out.
-        batch_size: rows that are computed at once, a whole number from 1 on.
+        table: as in `ctrlab.data.table`: a pandas DataFrame, an Arrow table, a path of a Parquet file or of a CSV with header. It
+            must have the model's columns; a label is not needed. Other columns are left out.
+        batch_size: number of rows that are computed at once, a whole number of at least 1.
     Raises:
-        BadData: a column is missing or of another kind, or has a value that no file may have either (see `ctrlab.data.write`); a
-            probability is not finite. CtrlabError: another batch size, a model that is none of the six, or an embedding variable
-            refused a lookup.
+        BadData: a column is missing or of another kind, or has a value that is not allowed in files either (see
+            `ctrlab.data.write`); a probability is not finite. CtrlabError: the batch size is invalid, the model is not one of the
+            six, or an embedding variable refused a lookup.
 
     >>> score(model, pandas.read_csv("today.csv"))     # doctest: +SKIP
     array([[0.0271], [0.1189]], dtype=float32)
@@ -58,15 +58,16 @@ def score(model, table, batch_size: int = 4096) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class _Traced:
-    """A model's predict step, and what the model was made of when it was traced."""
+    """A model's predict step, and the parts of the model with which it was traced."""
 
     step: Callable
     made_of: tuple
 
 
 def _traced(model: CTRModel) -> Callable:
-    """The model's predict step for batches of any size. It is kept in the model and goes with it. Other rungs, embeddings,
-    columns or layers need another step."""
+    """The model's predict step for batches of any size. It is kept in the model, and freed with it. If rungs, embeddings,
+    columns or layers change, another step is traced.
+    """
     made_of = model.rungs, dict(model.choices), model.input_schema, list(model.layers)
     kept = vars(model).get("_scores_by")
     if kept is None or kept.made_of != made_of:

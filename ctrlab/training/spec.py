@@ -29,22 +29,22 @@ class Spec:
     """Describes a training run.
 
     Attributes:
-        model: a name, as `build` takes it.
+        model: a model's name, as in `build`.
         optimizations: rungs of all levels.
-        data_set: a name; None: the model's own data set, with the table sizes of the contest.
+        data_set: a data set's name; None: the model's own data set, with the table sizes of the contest.
         source: generated rows or the real ones.
         format: file format, unless a rung chooses another.
         profile: sets the number of generated rows; None: `CTRLAB_PROFILE`'s.
         embedding: the kind of embedding for the large tables, as `build` takes it.
         size: the model's numbers, optimizer and batch size among them, as `build` takes it.
-        seed: of the initial weights and of the order of the rows.
+        seed: determines the initial weights and the order of the rows.
         epochs: passes over the training rows; -1: no end.
         setting: threads and buffers; None: as the rungs choose.
         saving: None for no checkpoints.
         follow: train on the Parquet files that appear in this folder, in place of a data set: see `Run.follow`.
-        validation: the share of the training rows, the last ones of the file, that are not trained on; None: train on all. After
-            each epoch the model is evaluated on them. Only Parquet files.
-        patience: with validation: the training ends after so many epochs in a row without a gain of AUC, in its best state.
+        validation: the fraction of the training rows, the last ones of the files, that are not trained on; None: train on all.
+            After each epoch the model is evaluated on them. Only Parquet files.
+        patience: with validation, the training ends after this many epochs in a row without a gain of AUC, in its best state.
 
     >>> spec = Spec("deepfm", "all", epochs=3)
     """

@@ -32,7 +32,7 @@ def get_state(model, optimizer=None) -> dict[str, np.ndarray]:
 
 def copy_state(source: tuple, *targets: tuple) -> None:
     """Gives each target, a (model, optimizer), the source's state, as `get_state` and `set_state` would. TensorFlow shares the
-    arrays until the next step of either, so nothing is copied that is not stepped.
+    arrays until either is stepped, so only stepped arrays are copied.
 
     Raises:
         CtrlabError: the names or a shape differ; that target is unchanged.

@@ -20,11 +20,12 @@ def loss_of(model, features, labels, training: bool, forward: Callable | None = 
 
     Args:
         labels: as `ctrlab.models.labels` says.
-        forward: is called in place of the model.
+        forward: a function that is called in place of the model.
     Returns:
         loss, float32 scalar; logits, float32 [B, K].
     Raises:
-        BadData: labels of another shape or type, or not as many as rows; a model whose output is not one tensor [B, K].
+        BadData: labels have another shape or type, or not as many rows as the features; the model's output is not one tensor [B,
+            K].
     """
     outputs = (forward or model)(features, training=training)  # [B, K]
     labels = rules.checked(labels, model, outputs)
@@ -54,11 +55,12 @@ def train_step(model, optimizer, workers: Group = ALONE) -> Callable:
     It does what `model.fit` does with this optimizer and `compile_model`'s loss, without Keras's own bookkeeping. A step that
     raises changes nothing, not even what layers assign in the forward pass (see `ctrlab.models.held`).
 
-    The step takes labels as `ctrlab.models.labels` says, also of a model that is not ours.
+    The step takes labels in the forms of `ctrlab.models.labels`, also for a model that is not ours.
 
     Args:
-        workers: what `ctrlab.distributed.join` gave, if several train together: each gives its part of the batch, of any size
-            down to no example, and all take the step that one would take with the whole. The loss is that of the whole.
+        workers: a result of `ctrlab.distributed.join`, if several processes train together. Each gives its part of the batch,
+            possibly without examples, and all take the step that one process would take on the whole batch. The loss is that of
+            the whole batch.
     Raises:
         InvalidArgumentError, in a step: the loss, a gradient, a moving statistic or the learning rate is not finite; labels that
             are not in [0, 1].
@@ -86,7 +88,7 @@ def predict_step(model, workers: Group = ALONE) -> Callable:
     Args:
         workers: as in `train_step`; all of them call it, each with its own examples.
     Raises:
-        BadData, in a call: a model whose output is not one tensor [B, K].
+        BadData, in a call: the model's output is not one tensor [B, K].
     """
 
     together = workers.program()

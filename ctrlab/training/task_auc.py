@@ -8,16 +8,16 @@ from ctrlab.embedding.options import require_whole
 from ctrlab.errors import BadData
 
 THRESHOLDS = 10_000
-"""So many make the error of the area small beside that of a validation set's size."""
+"""Number of thresholds. With this many, the error of the area is small beside the sampling error of a validation set."""
 
 
 @keras.saving.register_keras_serializable("ctrlab")
 class TaskAUC(keras.metrics.AUC):
-    """The AUC of column `task` of labels and logits, [B, K] each, or [B] of one task. Keras's own AUC of several columns is their
-    mean.
+    """The AUC of column `task` of labels and logits, [B, K] each, or [B] for one task. Keras's own AUC of several columns is
+    their mean.
 
     Raises:
-        CtrlabError: `task` is no whole number from 0 on. BadData, in `update_state`: labels or logits without that column.
+        CtrlabError: `task` is not a whole number of at least 0. BadData, in `update_state`: labels or logits without that column.
 
     >>> metric = TaskAUC(task=1, name="auc_buy")
     >>> metric.update_state([[0, 1], [1, 0], [0, 1]], [[0.0, 2.0], [0.0, -1.0], [0.0, 0.5]])
@@ -47,5 +47,5 @@ class TaskAUC(keras.metrics.AUC):
 
 
 def aucs(tasks) -> list[TaskAUC]:
-    """One a task: "auc" if there is only one, otherwise "auc_<label>"."""
+    """One metric per task: "auc" if there is only one task, otherwise "auc_<label>"."""
     return [TaskAUC(k, "auc" if len(tasks) == 1 else f"auc_{task}") for k, task in enumerate(tasks)]

@@ -87,7 +87,7 @@ def apply_threads(setting: Setting) -> None:
 
 
 def fingerprint() -> str:
-    """What a tuned setting is valid for: the processor, its cores, the version of TensorFlow."""
+    """The conditions for which a tuned setting is valid: the processor, its cores, the version of TensorFlow."""
     known = f"{cpu_model()}, {cores()} cores, TensorFlow {versions().get('tensorflow', 'none')}"
     return hashlib.sha256(known.encode()).hexdigest()[:12]
 
@@ -102,7 +102,7 @@ def stored() -> dict[str, dict]:
 
 
 def store(model: str, entry: dict) -> Path:
-    """Stores what tuning found for `model` on this machine: {"setting": ..., "when": date, ...}."""
+    """Stores the result of tuning `model` on this machine: {"setting": ..., "when": date, ...}."""
     path = _file()
     write_atomically(path, json.dumps(stored() | {model: entry}, indent=1) + "\n")
     return path

@@ -6,7 +6,7 @@
 
 Every point is a ratio with its interval. TensorFlow's default stays unless the lower end of the best setting's interval is above
 1, and above 1 again in a second race: of many settings some look faster by luck, but rarely twice. On a noisy machine "no
-better" is a valid result. What does not fit in the budget is not measured.
+better" is a valid result. Settings that do not fit in the budget are not measured.
 
 >>> tune("dlrm", "all", budget=120).best            # doctest: +SKIP
 """

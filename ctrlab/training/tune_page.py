@@ -1,4 +1,4 @@
-"""What a search for threads and buffers found, as a page."""
+"""The result of a search for threads and buffers as an HTML page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ctrlab.training.tune import AXES, Tuning
 
 
 def page(found: Tuning) -> str:
-    """The heat maps as a page that needs nothing else to be read."""
+    """The heat maps as a self-contained HTML page."""
     from ctrlab.profiling.charts import heat_map  # plotly, which training does not need
 
     figures = []
