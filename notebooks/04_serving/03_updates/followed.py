@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from ctrlab.lessons.topics.updates.clients import wait_until_served
 
 import ctrlab
 from ctrlab import data
-from ctrlab.lessons.live_serving import wait_until_served
 from ctrlab.model_names import DATA_SETS
 from ctrlab.profiles import Profile
 from ctrlab.serving.inputs import Features

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from ctrlab.lessons.topics.batching.queueing import NEVER, Cost, Request, simulate
 
 from ctrlab.lessons.check import CheckFailed, call
-from ctrlab.lessons.queueing import NEVER, Cost, Request, simulate
 
 SHOWN = 8  # requests of a queue in a message
 

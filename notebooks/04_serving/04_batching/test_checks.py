@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 from ctrlab.lessons.topics.batching.checks import reference_admit, reference_leave
+from ctrlab.lessons.topics.batching.queueing import NEVER, Cost, Request, poisson, simulate
 from wrong_answers import judge
 
 from ctrlab.lessons import check
-from ctrlab.lessons.queueing import NEVER, Cost, Request, poisson, simulate
 
 LESSON = "04_serving/04_batching"
 

@@ -8,10 +8,10 @@ import numbers
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
+from ctrlab.lessons.topics.latency.stalls import Pause, SimulatedLine
 
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons.check import CheckFailed, call, parts
-from ctrlab.lessons.stalls import Pause, SimulatedLine
 
 PRECISION = 1.08
 PERCENT = 99

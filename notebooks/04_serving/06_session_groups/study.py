@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from ctrlab.fleet import groups
-from ctrlab.lessons.stalls import Recorder
+from ctrlab.fleet import exported
+from ctrlab.lessons.recorder import Recorder
 from ctrlab.load import arrivals
 from ctrlab.profiles import Profile
 from ctrlab.profiling.timing import Interval, now, paired
@@ -50,7 +50,7 @@ class Models:
     """Two exported models, and processors for them.
 
     Attributes:
-        light, heavy: `groups.Exported`.
+        light, heavy: `exported.OneRequest`.
     """
 
     def __init__(self, profile: Profile):
@@ -58,8 +58,8 @@ class Models:
         self._seconds, self._rounds = (0.3, 3) if quick else (2.0, 5)
         self._due: np.ndarray | None = None  # the same requests for all layouts
         with contextlib.ExitStack() as held:
-            self.light = held.enter_context(groups.exported(LIGHT, ROWS // 10, "all", profile.name))
-            self.heavy = held.enter_context(groups.exported(HEAVY, ROWS, "all", profile.name))
+            self.light = held.enter_context(exported.exported(LIGHT, ROWS // 10, "all", profile.name))
+            self.heavy = held.enter_context(exported.exported(HEAVY, ROWS, "all", profile.name))
             self._held = held.pop_all()
 
     def opened(self, **configuration) -> dict[str, Ask]:
@@ -82,7 +82,7 @@ class Models:
     def per_second(self, asks: Mapping[str, Ask], callers: int | None = None) -> dict[str, list[float]]:
         """{way: answers per second, one number a round}; with one caller per CPU if their number isn't given."""
         return paired(
-            {way: lambda ask=ask: groups.closed_loop(ask, self._seconds, callers) for way, ask in asks.items()},
+            {way: lambda ask=ask: exported.closed_loop(ask, self._seconds, callers) for way, ask in asks.items()},
             range(self._rounds),
         )
 
@@ -95,7 +95,7 @@ class Models:
 
     def _cpu(self, ask: Ask) -> float:
         before, begun = time.process_time(), now()
-        answered = groups.closed_loop(ask, self._seconds / 3)
+        answered = exported.closed_loop(ask, self._seconds / 3)
         return (time.process_time() - before) / (answered * (now() - begun))
 
     def p99(self, layouts: Mapping[str, Mapping[str, Ask]], beside: bool, chart=None) -> dict[str, float]:
@@ -155,10 +155,9 @@ def _seconds(ask: Ask) -> float:
 def _asked(ask: Ask, due: np.ndarray, drawn: _Drawn) -> list[float]:
     """Microseconds from when each request was due to its answer."""
     start, took = now(), []
-    for at in due.tolist():
-        time.sleep(max(0.0, start + at - now()))
+    for _, at in arrivals.paced(due.tolist(), start):
         ask()
-        took.append(1e6 * (now() - start - at))
+        took.append(1e6 * (now() - at))
         drawn.add(took[-1])
     return took
 

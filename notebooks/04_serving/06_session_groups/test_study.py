@@ -12,7 +12,7 @@ from ctrlab.lessons.topics.session_groups import study
 from ctrlab.lessons.topics.session_groups.study import Models
 
 from ctrlab import profiles
-from ctrlab.lessons import stalls
+from ctrlab.lessons import recorder
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two members need two CPUs")
 
@@ -142,8 +142,8 @@ def test_the_heavy_model_is_asked_meanwhile_and_not_after(models):
 
 
 def test_a_chart_shows_all_rounds_of_a_layout_as_one_series(models, monkeypatch):
-    monkeypatch.setattr(stalls, "DRAWN", 1)
-    monkeypatch.setattr(stalls, "EACH", 1)
+    monkeypatch.setattr(recorder, "DRAWN", 1)
+    monkeypatch.setattr(recorder, "EACH", 1)
     points: dict[str, list[float]] = {"one": [], "other": []}
     chart = SimpleNamespace(add=lambda name, x, y: points[name].append(x))
     models.p99({name: {"light": lambda: time.sleep(0.001), "heavy": None} for name in points}, beside=False, chart=chart)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ctrlab import serving
-from ctrlab.lessons.live_serving import json_request
+from ctrlab.fleet.exported import json_request
 from ctrlab.profiles import Profile
 from ctrlab.serving import quantization, weights
 from ctrlab.serving import rows as formats

@@ -20,11 +20,11 @@ from ctrlab.lessons.topics.fleet.deliveries import Broken, Deliver, Late, Life, 
 from ctrlab.errors import CtrlabError
 from ctrlab.fleet.allocation import predicted
 from ctrlab.fleet.curve import Load, ServiceCurve
+from ctrlab.fleet.exported import Exported
 from ctrlab.fleet.instances import upstream
 from ctrlab.fleet.instances.instance import Instance, State
 from ctrlab.fleet.instances.plan import Plan
 from ctrlab.fleet.instances.run import Fleet, Running, running
-from ctrlab.lessons.crowd import Exported
 from ctrlab.load import arrivals, client, server
 from ctrlab.profiles import Profile
 from ctrlab.serving.labels import set_label

@@ -1,4 +1,4 @@
-"""A server and its queue on a simulated clock, for the lesson on batching. All times are whole microseconds."""
+"""A server and its queue on the clock of `ctrlab.load.queueing`. All times are whole microseconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-NEVER = 1 << 62
+from ctrlab.load import arrivals
+from ctrlab.load.queueing import NEVER, Queue, run
 
 
 class Request(NamedTuple):
@@ -65,13 +66,18 @@ class Served:
 
 def poisson(count: int, per_second: float, *, patience: int = NEVER, seed: int = 0) -> list[Request]:
     """Requests of a row that come at random at a mean rate; each waits for its answer for `patience` microseconds."""
-    gaps = np.random.default_rng(seed).exponential(1e6 / per_second, count)
-    return [Request(int(at), deadline=min(NEVER, int(at) + patience)) for at in np.cumsum(gaps)]
+    due = 1e6 * arrivals.poisson(per_second, NEVER, seed, most=count)
+    return [Request(int(at), deadline=min(NEVER, int(at) + patience)) for at in due]
 
 
 def one_by_one(waiting: Sequence[Request], now: int, most_rows: int, most_wait: int) -> int:
     """Every request is a call of its own."""
     return 1
+
+
+def everybody(request: Request, waiting: Sequence[Request], busy_until: int, cost: Callable, most_waiting: int) -> bool:
+    """Every request is taken."""
+    return True
 
 
 def simulate(
@@ -81,7 +87,7 @@ def simulate(
     leave: Callable = one_by_one,
     most_rows: int = 1,
     most_wait: int = 0,
-    admit: Callable | None = None,
+    admit: Callable = everybody,
     most_waiting: int = 1 << 30,
 ) -> Served:
     """One server, first come, first served.
@@ -89,28 +95,20 @@ def simulate(
     Args:
         leave: (waiting, now, most_rows, most_wait) -> how many of the oldest go as one call now; 0: wait. It is asked when the
             server is free: after each arrival and call, and when the oldest has waited for `most_wait`.
-        admit: (request, waiting, busy_until, cost, most_waiting) -> whether the request is taken; None: all are.
+        admit: (request, waiting, busy_until, cost, most_waiting) -> whether the request is taken.
     """
-    found, waiting, busy_until, arrivals = Served(), [], 0, iter(requests)
-    coming = next(arrivals, None)
-    now = coming.arrived if coming else 0
-    while coming or waiting:
-        while coming and coming.arrived <= now:
-            if admit is None or admit(coming, list(waiting), busy_until, cost, most_waiting):
-                waiting.append(coming)
-            else:
-                found.refused += 1
-            coming = next(arrivals, None)
-        going = leave(list(waiting), now, most_rows, most_wait) if waiting and busy_until <= now else 0
-        if going:
-            batch, waiting = waiting[:going], waiting[going:]
-            busy_until = now + cost(sum(request.rows for request in batch))
-            found.calls += 1
-            found.ends = busy_until
-            found.took += [busy_until - request.arrived for request in batch]
-            found.in_time += sum(busy_until <= request.deadline for request in batch)
-        looks = [coming.arrived] if coming else []
-        if waiting:
-            looks.append(max(busy_until, waiting[0].arrived + most_wait) if busy_until <= now else busy_until)
-        now = max(now + 1, min(looks)) if looks else now
+    queue = Queue(
+        1,
+        length=lambda batch, now: cost(sum(request.rows for request in batch)),
+        leave=lambda waiting, now: leave(list(waiting), now, most_rows, most_wait),
+        looks=lambda waiting: waiting[0].arrived + most_wait,
+        admit=lambda request, queue: admit(request, list(queue.waiting), queue.busy_until, cost, most_waiting),
+    )
+    found = Served()
+    for _, call in run((request.arrived, queue, request) for request in requests):
+        found.calls += 1
+        found.ends = call.ends
+        found.took += [call.ends - request.arrived for request in call.batch]
+        found.in_time += sum(call.ends <= request.deadline for request in call.batch)
+    found.refused = queue.refused
     return found

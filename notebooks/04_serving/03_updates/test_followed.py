@@ -1,16 +1,17 @@
-"""What the lessons on serving stand on: clients of a processor, an update's file, and the model that tells two moments apart."""
+"""What the lesson on updates stands on: clients of a processor, an update's file, and the model that tells two moments apart."""
 
 import threading
 
 import numpy as np
 import pytest
+from ctrlab.lessons.topics.updates import clients as serving_clients
 from ctrlab.lessons.topics.updates import two_moments
 from ctrlab.lessons.topics.updates.checks import Reference
+from ctrlab.lessons.topics.updates.clients import Clients, wait_until_served
 from ctrlab.lessons.topics.updates.update_files import changed_rows
 
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons import live_serving
-from ctrlab.lessons.live_serving import Clients, wait_until_served
+from ctrlab.fleet.exported import json_request
 from ctrlab.serving.processor import Reply
 from ctrlab.serving.weights import Moment, write_update
 from ctrlab.training.changes import Changed
@@ -49,8 +50,8 @@ def test_clients_note_each_answer_and_draw_it_once():
         clients.draw(times, steps, {(3, 7): 70})
     drawn = len(times.points)
     clients.draw(times, steps, {})
-    assert drawn >= 2 * (100 // live_serving.TOGETHER) and len(times.points) <= 2 * (
-        len(clients.answers) // live_serving.TOGETHER
+    assert drawn >= 2 * (100 // serving_clients.TOGETHER) and len(times.points) <= 2 * (
+        len(clients.answers) // serving_clients.TOGETHER
     )
     assert len(steps.points) == drawn // 2 and {y for _, _, y in steps.points} == {70}
     assert {answer.moment for answer in clients.answers} == {(3, 7)} and clients.answers[0].probabilities == [[0.5]]
@@ -64,7 +65,7 @@ def test_a_refusal_is_raised_when_the_block_ends():
 
 @pytest.mark.parametrize("stopped, refused, why", [("a gap", {}, "a gap"), ("", {"4": "half"}, "half"), ("", {}, "nothing new")])
 def test_a_server_that_does_not_follow_says_why(monkeypatch, stopped, refused, why):
-    monkeypatch.setattr(live_serving, "WAITS_SECONDS", 0.01)
+    monkeypatch.setattr(serving_clients, "WAITS_SECONDS", 0.01)
     served = Served(info={"step": 3, "stopped": stopped, "refused": refused})
     assert wait_until_served(served, 3)["step"] == 3
     with pytest.raises(CtrlabError, match=f"step 3 of 4: {why}"):
@@ -106,7 +107,7 @@ def test_a_model_that_a_processor_follows(work):
         list(din.learn())
         info = din.publish(full=moment[1] == 0)
         assert (info["version"], info["update"]) == moment and din.steps[moment] == info["step"]
-        with Clients(din.processor, live_serving.json_request(din.some, din.model), threads=1) as clients:
+        with Clients(din.processor, json_request(din.some, din.model), threads=1) as clients:
             while not clients.answers:
                 pass
         np.testing.assert_allclose(clients.answers[0].probabilities, din.right[moment], atol=1e-6)

@@ -11,7 +11,6 @@ A request that was refused is answered at `math.inf`.
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import heapq
 import math
@@ -22,14 +21,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons.queueing import NEVER
+from ctrlab.lessons.recorder import Recorder
 from ctrlab.load import arrivals, sweep
 from ctrlab.load.outcome import Outcome
+from ctrlab.load.queueing import NEVER
 
 SECOND = 1_000_000
 ENOUGH_SECONDS = 0.3  # to know how many requests per second can be answered
-DRAWN = 100  # the answers from which on a chart has a 99th percentile
-EACH = 10  # answers between two points of a chart: the generator has other things to do
 
 Pause = tuple[int, int]
 """When a server stops to begin calls, and when it goes on."""
@@ -141,33 +139,6 @@ def most_as_the_package(run: Callable[[float, int], Sequence[float]], within: fl
     """What the search of `ctrlab load --find-most` finds, from latencies of which none is endless."""
     tries = sweep.most_within(lambda rate, seed: Outcome(rate, 1.0, tuple(run(rate, seed))), within, start).tries
     return max((outcome.rate for outcome in tries if outcome.percentile(sweep.PERCENT) <= within), default=0.0)
-
-
-class Recorder:
-    """Takes the latency of each request, and draws the 99th percentile of those so far.
-
-    Raises:
-        CtrlabError: from `latencies`, some are missing.
-    """
-
-    def __init__(self, count: int, chart=None, name: str = ""):
-        self._took: list[float | None] = [None] * count
-        self._sorted: list[float] = []
-        self._chart, self._name, self._begun = chart, name, time.monotonic()
-
-    def add(self, number: int, latency: float) -> None:
-        self._took[number] = latency
-        if self._chart:
-            bisect.insort(self._sorted, latency)
-            if len(self._sorted) >= DRAWN and len(self._sorted) % EACH == 0:
-                so_far = self._sorted[math.ceil(0.99 * len(self._sorted)) - 1]
-                self._chart.add(self._name, time.monotonic() - self._begun, so_far / 1_000)
-
-    @property
-    def latencies(self) -> list[float]:
-        if missing := self._took.count(None):
-            raise CtrlabError(f"A generator tells of each request; {missing} of {len(self._took)} are missing.")
-        return self._took
 
 
 class Server:

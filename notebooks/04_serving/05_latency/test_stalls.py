@@ -5,12 +5,14 @@ import threading
 import time
 
 import pytest
-from loops import open_loop
+from ctrlab.lessons.topics.latency import stalls
+from ctrlab.lessons.topics.latency.stalls import SimulatedLine
+from solved import solved
 
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons import stalls
-from ctrlab.lessons.queueing import NEVER, Cost, Request, simulate
-from ctrlab.lessons.stalls import SimulatedLine
+from ctrlab.load.queueing import NEVER, Queue, run
+
+open_loop = solved("04_serving/05_latency", 1)
 
 
 def test_a_simulated_server_answers_first_come_first_served():
@@ -23,7 +25,8 @@ def test_a_simulated_server_answers_first_come_first_served():
 
 def test_both_simulations_of_a_queue_agree():
     due = stalls.schedule(900, 3.0, seed=4)
-    expected = simulate([Request(at) for at in due], Cost(999, 1)).took
+    queue = Queue(1, lambda batch, now: 1_000)
+    expected = [call.ends - call.batch[0] for _, call in run((at, queue, at) for at in due)]
     assert stalls.simulated(open_loop, due, 1_000) == expected and max(expected) > 3_000
 
 
@@ -60,23 +63,6 @@ def test_a_schedule_comes_at_its_rate():
     due = stalls.schedule(1_000, 5.0)
     assert due == sorted(due) == stalls.schedule(1_000, 5.0) != stalls.schedule(1_000, 5.0, seed=1)
     assert 4_500 < len(due) < 5_500 and due[-1] < 5_000_000 and type(due[0]) is int
-
-
-def test_a_recorder_says_what_is_missing_and_draws_once_it_has_enough():
-    class Chart:
-        points = []  # noqa: RUF012 - of this test alone
-
-        def add(self, name, x, y):
-            self.points.append((name, y))
-
-    took = stalls.Recorder(stalls.DRAWN + 1, Chart(), "p99")
-    for number in range(stalls.DRAWN):
-        took.add(number, 1_000 * (number + 1))
-    assert Chart.points == [("p99", 99)]
-    with pytest.raises(CtrlabError, match="1 of 101 are missing"):
-        took.latencies  # noqa: B018
-    took.add(stalls.DRAWN, 5)
-    assert took.latencies[-1] == 5
 
 
 def test_a_real_server_answers_in_its_thread_and_stalls():

@@ -1,4 +1,4 @@
-"""A processor under load, for lessons: clients that ask in threads, and what they were answered."""
+"""A processor under load: clients that ask in threads, and what they were answered."""
 
 from __future__ import annotations
 
@@ -10,19 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctrlab.errors import CtrlabError
-from ctrlab.models.base import CTRModel
-from ctrlab.serving.inputs import Features, inputs_of, to_tensors
 from ctrlab.serving.processor import Processor
 
 WAITS_SECONDS = 60.0
 TOGETHER = 20  # answers of which the chart shows the slowest and the median
-
-
-def json_request(features: Features, model: CTRModel) -> bytes:
-    """These rows as a request by columns, as TensorFlow Serving's REST interface has it."""
-    tensors = to_tensors(features, inputs_of(model, "text"), model)
-    columns = {name: tensor.numpy() for name, tensor in tensors.items()}
-    return json.dumps({"inputs": {n: (c.astype(str) if c.dtype == object else c).tolist() for n, c in columns.items()}}).encode()
 
 
 def wait_until_served(processor: Processor, step: int) -> dict:

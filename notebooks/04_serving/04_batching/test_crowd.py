@@ -1,11 +1,12 @@
-"""A served model and a crowd that asks it: what is counted, and that nothing is left behind."""
+"""A crowd that asks a served model: what is counted, and what is drawn."""
 
 import statistics
 import time
 from concurrent.futures import Future
+from types import SimpleNamespace
 
-from ctrlab import profiles
-from ctrlab.lessons import crowd
+from ctrlab.lessons.topics.batching import crowd
+
 from ctrlab.server.models import Overloaded
 from ctrlab.serving.processor import Reply
 
@@ -47,10 +48,8 @@ def test_each_answer_is_drawn_once_and_each_refusal_counted(monkeypatch):
     assert 0 <= found.slowest_refusal < 0.5 and found.within(0) == 0 and found.within(10) == len(found.took)
 
 
-def test_an_exported_model_answers_and_goes():
-    model = crowd.Exported("din", profiles.current("tiny"), "none")
-    crowd.ask(model.processor(), model.request(3), clients=2, requests=4)
-    with model.server(most_waiting=1) as server:
-        assert server.submit("din", model.request(1), "json").result(60).version == 1
-    model.close()
-    assert not model.folder.exists()
+def test_clients_ask_as_often_together_as_they_are_told():
+    asked = []
+    processor = SimpleNamespace(process=lambda request, format: asked.append((request, format)))
+    crowd.ask(processor, b"body", clients=2, requests=6)
+    assert asked == [(b"body", "json")] * 6

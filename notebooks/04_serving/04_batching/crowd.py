@@ -1,0 +1,86 @@
+"""Many clients who ask a served model at once, in this process."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ctrlab.load import arrivals
+from ctrlab.profiling.timing import now
+from ctrlab.server.models import Models, Overloaded
+from ctrlab.serving.processor import Processor
+
+ENOUGH_SECONDS = 0.3  # to know how many requests per second can be answered
+
+
+def ask(processor: Processor, request: bytes, *, clients: int, requests: int) -> None:
+    """So many clients ask at once, each again and again, until all have asked this often together."""
+
+    def client(requests: int) -> None:
+        for _ in range(requests):
+            processor.process(request, "json")
+
+    with ThreadPoolExecutor(clients) as pool:
+        for asked in [pool.submit(client, requests // clients) for _ in range(clients)]:
+            asked.result()
+
+
+@dataclass
+class Overload:
+    """What became of requests that came faster than they could be answered.
+
+    Attributes:
+        took: seconds from a request to its answer, of each that was taken. refused: how many were not.
+        slowest_refusal: the seconds that it took at most to be refused.
+    """
+
+    took: list[float] = field(default_factory=list)
+    refused: int = 0
+    slowest_refusal: float = 0.0
+
+    def draw(self, came: list[tuple[float, float]], begun: float, chart, name: str) -> None:
+        """Takes up the answers that came since the last call: [(when it was asked, when it was answered)]."""
+        while len(self.took) < len(came):
+            asked, answered = came[len(self.took)]
+            self.took.append(answered - asked)
+            chart.add(name, answered - begun, 1e3 * self.took[-1])
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.took))
+
+    def within(self, seconds: float) -> int:
+        """How many were answered in this time."""
+        return sum(each <= seconds for each in self.took)
+
+
+def overload(models: Models, request: bytes, *, times: float, seconds: float, chart, name: str) -> Overload:
+    """Asks so many times as fast as can be answered, whether or not answers come: users don't wait for each other.
+
+    Args:
+        chart: takes the milliseconds of each answer over the seconds since the first request.
+    """
+    (model,) = models.served
+    begun, answers = now(), 0
+    while now() < begun + ENOUGH_SECONDS:
+        models.submit(model, request, "json").result()
+        answers += 1
+    due = arrivals.poisson(times * answers / ENOUGH_SECONDS, seconds)
+    found, came, inside = Overload(), [], []
+    begun = now()
+    for _ in arrivals.paced(due, begun):
+        asked = now()
+        try:
+            reply = models.submit(model, request, "json")
+            reply.add_done_callback(lambda _, asked=asked: came.append((asked, now())))
+            inside.append(reply)
+        except Overloaded:
+            found.refused += 1
+            found.slowest_refusal = max(found.slowest_refusal, now() - asked)
+        found.draw(came, begun, chart, name)
+    for reply in inside:
+        reply.result()
+        found.draw(came, begun, chart, name)
+    return found
