@@ -7,11 +7,13 @@ A command is `[sys.executable, program.py | -m module | -c code, arguments...]`,
 `preexec_fn` and `shell`. What is read when a process starts can't be given to a child any more: see `COLD`. Tests of
 such things, of what a program imports, of limits of memory and of cold starts take `subprocess`.
 
-With `forking()`, or the fixture `forked_processes`, what the package starts by `subprocess` is forked, too, where it can be.
+With `forking()`, or the fixture `forked_processes`, what the package starts by `subprocess` is forked, too, where it can be. So
+is what a child starts itself, as `ctrlab train --workers 2` does, until TensorFlow has run in it.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import json
@@ -25,6 +27,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import types
 import warnings
 from pathlib import Path
@@ -35,8 +38,10 @@ BEFORE = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
 NUMBER = struct.Struct("i")
 END = struct.Struct("id")
 """How a child ended, and the CPU seconds that it and its children took."""
-BEGIN = "import sys; sys.path.append(sys.argv[1]); from tests import forked; forked.become(forked.serve(int(sys.argv[2])))"
+BEGIN = "import sys; sys.path.append(sys.argv[1]); from tests import forked; forked.become(*forked.serve(int(sys.argv[2])))"
 INHERITED = -1
+HIGH = 500
+"""No file of a process has such a number."""
 COLD = ("LD_PRELOAD", "MALLOC_ARENA_MAX", "OMP_NUM_THREADS", "PYTHONHASHSEED", "PYTHONSAFEPATH", "TF_ENABLE_ONEDNN_OPTS")
 """Variables that are read when a process starts. TF_CPP_MIN_LOG_LEVEL is, too; to a forked child it is 3 whatever is asked."""
 
@@ -48,21 +53,26 @@ class Popen(_Cold):
     """A forked child. It belongs to the server: `os.waitpid` doesn't know it."""
 
     def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, _, flags, shell, *more):
-        p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, _, _, _, _, _, new_session, _ = more
+        *pipes, _, _, _, _, _, new_session, _ = more
         env = dict(os.environ if env is None else env)
         if reason := why_not(args, env, preexec_fn or shell or executable):
             raise ValueError(f"{reason}; use subprocess")
         words = [os.fspath(word) for word in args[1:]]
         kept = list(pass_fds)
         request = {"words": words, "cwd": os.path.abspath(cwd or "."), "env": env, "session": new_session, "kept": kept}
-        self._said, tells = os.pipe()
-        streams = [own if given == INHERITED else given for own, given in enumerate((p2cread, c2pwrite, errwrite))]
+        streams = [own if given == INHERITED else given for own, given in enumerate((pipes[0], pipes[3], pipes[5]))]
         try:
-            socket.send_fds(server(), [json.dumps(request).encode()], [tells, *streams, *kept])
+            self._fork(request, [*streams, *kept])
+        finally:
+            self._close_pipe_fds(*pipes)
+        self._child_created = True
+
+    def _fork(self, request: dict, fds: list[int]) -> None:
+        self._said, tells = os.pipe()
+        try:
+            socket.send_fds(server(), [json.dumps(request).encode()], [tells, *fds])
         finally:
             os.close(tells)
-            self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
-        self._child_created = True
         [self.pid] = self._told(NUMBER)
 
     def _told(self, what: struct.Struct) -> tuple:
@@ -139,6 +149,23 @@ class _Either(Popen):
         return super().__new__(cls)
 
 
+class _Heir(_Either):
+    """What a forked child starts: a fork of itself, until TensorFlow has run in it."""
+
+    _internal_poll, _wait = _Cold._internal_poll, _Cold._wait
+
+    def __new__(cls, *arguments, **options):
+        ran = sys.modules["tensorflow.python.eager.context"]._context is not None
+        return _Cold(*arguments, **options) if ran else super().__new__(cls, *arguments, **options)
+
+    def _fork(self, request, fds):
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        self.pid = os.fork()
+        if not self.pid:
+            live(request, fds)
+
+
 @contextlib.contextmanager
 def forking():
     """A block in which `subprocess.Popen`, `run` and their like fork what they can."""
@@ -179,9 +206,13 @@ def server() -> socket.socket:
 
 # The server's side.
 
+_path: list[str] = []
+"""Where modules are found, but for those beside a program."""
 
-def serve(connection: int) -> dict:
-    """Forks a child for each request, until the tests' process ends. Returns in each child, with its request."""
+
+def serve(connection: int) -> tuple[dict, list[int]]:
+    """Forks a child for each request, until the tests' process ends. Returns in each child: its request and files."""
+    _path[:] = sys.path[1:-1]
     import_all()
     warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # from Python 3.12: libraries' threads, which provide for it
     requests = socket.socket(fileno=connection)
@@ -198,7 +229,8 @@ def serve(connection: int) -> dict:
                         for held in (*children, *(tells for _, tells in children.values())):
                             os.close(held)
                         requests.close()
-                        return json.loads(message) | {"fds": fds}
+                        os.close(fds[0])
+                        return json.loads(message), fds[1:]
                     for fd in fds[1:]:
                         os.close(fd)
                     os.write(fds[0], NUMBER.pack(pid))
@@ -236,17 +268,37 @@ def end(children: dict) -> None:
     os._exit(0)
 
 
-def become(request: dict) -> None:
+def live(request: dict, fds: list[int]) -> None:
+    """The whole life of a child that was forked in the middle of a program."""
+    code = 1
+    try:
+        for number in filter(lambda number: callable(signal.getsignal(number)), signal.valid_signals()):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        atexit._clear()
+        become(request, fds)
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+
+
+def become(request: dict, fds: list[int]) -> None:
     """The child: becomes the program."""
-    os.close(request["fds"][0])
-    given = [
-        fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200) for fd in request["fds"][1:]
-    ]  # none has a number that another is to have
-    for fd in request["fds"][1:]:
-        os.close(fd)
+    given = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH) for fd in fds]  # none has a number that another is to have
+    os.closerange(3, HIGH)
     for fd, wanted in zip(given, (0, 1, 2, *request["kept"])):
         os.dup2(fd, wanted)
         os.close(fd)
+    subprocess.Popen = _Heir
     if request["session"]:
         os.setsid()
     os.chdir(request["cwd"])
@@ -257,20 +309,19 @@ def become(request: dict) -> None:
     first, *rest = request["words"]
     asked = os.environ.get("PYTHONPATH")
     path = [] if asked == BEFORE.get("PYTHONPATH") else (asked or "").split(os.pathsep)
-    del sys.path[-1]
     if first == "-m":
         sys.argv = rest
-        sys.path[:1] = [os.getcwd(), *path]
+        sys.path[:] = [os.getcwd(), *path, *_path]
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
         return
     main = types.ModuleType("__main__")
     if first == "-c":
         sys.argv = ["-c", *rest[1:]]
-        sys.path[:1] = ["", *path]
+        sys.path[:] = ["", *path, *_path]
         code = compile(rest[0], "<string>", "exec")
     else:
         sys.argv = [first, *rest]
-        sys.path[:1] = [os.path.dirname(os.path.abspath(first)), *path]
+        sys.path[:] = [os.path.dirname(os.path.abspath(first)), *path, *_path]
         main.__file__ = first
         code = compile(Path(first).read_bytes(), first, "exec")
     sys.modules["__main__"] = main

@@ -108,6 +108,26 @@ time.sleep(100)
         time.sleep(0.01)
 
 
+def test_what_it_starts_is_a_fork_of_it_until_tensorflow_has_run():
+    code = """
+import os, signal, subprocess, sys
+signal.signal(signal.SIGTERM, lambda *_: None)
+print("once", end=" ")
+says = "import os, signal, sys; print('tensorflow' in sys.modules, os.getppid(), int(signal.getsignal(15))); sys.exit(9)"
+def starts():
+    ran = subprocess.run([sys.executable, "-c", says], stdout=subprocess.PIPE, text=True)
+    imported, parent, handler = ran.stdout.split()
+    assert (ran.returncode, int(parent), handler) == (9, os.getpid(), "0")
+    print(imported)
+starts()
+import tensorflow as tf
+tf.zeros(1)
+starts()
+"""
+    ran = forked.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout == "once True\nFalse\n", ran.stderr
+
+
 @pytest.mark.parametrize(
     ("command", "options"),
     [
