@@ -1,14 +1,12 @@
 """Checkpoints of several workers: each writes its shard, and one manifest makes them one save.
 
     folder/workers.json                               the last whole saves, newest first: see `Common`
-    folder/worker-0-of-4/step-000000300.safetensors   worker 0's rows, and what every worker has whole
+    folder/worker-0-of-4/step-000000300.safetensors   worker 0's rows, and the arrays that every worker has whole
     folder/worker-1-of-4/step-000000300.safetensors   worker 1's rows
 
-A worker's folder is that of a process alone: full saves and deltas, each file whole or not there. When all have written theirs,
-the first worker puts the save into the manifest. A worker that dies before leaves a save that nobody uses. So the folder must be
-one that all workers see.
-
-Any number of workers goes on from a save: each reads its own rows from the files of all.
+A worker's folder is like that of a single process: full saves and deltas, each file complete or absent. When all workers have
+written their files, the first one adds the save to the manifest. If a worker dies before that, nobody uses the save. So all
+workers must see the folder. Any number of workers can resume from a save: each reads its own rows from all files.
 """
 
 from __future__ import annotations
@@ -33,24 +31,25 @@ from ctrlab.training.restoring import Ready, Restored, read, state_variables
 
 POLL_SECONDS = 0.05
 LOOKS = 40
-"""For a file, before it is asked whether its worker is still there."""
+"""Number of looks for a file before its worker is checked for being alive."""
 
 
 class Unfinished(CheckpointError, WorkerLost):
-    """A save that another worker did not write its part of."""
+    """Another worker did not write its part of a save."""
 
 
 class SharedCheckpoints(Checkpoints):
-    """What one of several workers saves, as `Checkpoints` does, and the manifest of all. All workers make it and save together.
+    """Saves the part of one of several workers, like `Checkpoints`, and the manifest of all. All workers must make it and save
+    together.
 
     Args:
         workers: the `Workers`.
-        folder: of all workers' folders, which all of them see.
-        model, optimizer, options: as of `Checkpoints`.
+        folder: the folder that contains all workers' folders; all workers must see it.
+        model, optimizer, options: as in `Checkpoints`.
     Attributes:
         history: (workers, steps) of the training before this run.
     Raises:
-        CtrlabError: as of `Checkpoints`; the folder has checkpoints of a process alone, or is not the same for all workers.
+        CtrlabError: as in `Checkpoints`; the folder has checkpoints of a single process, or is not the same for all workers.
     """
 
     def __init__(self, workers, folder, model, optimizer, *, keep: int = 3, resume: bool = False, **options):
@@ -87,7 +86,9 @@ class SharedCheckpoints(Checkpoints):
             raise
 
     def _require_common(self) -> None:
-        """One folder of all: else a save would wait for files that another worker writes elsewhere."""
+        """Requires that all workers see the same folder. Otherwise a save would wait for files that another worker writes
+        elsewhere.
+        """
         mark = self.folder / f".seen-by-all-{secrets.token_hex(8)}"
         try:
             if self.workers.first:
@@ -142,7 +143,9 @@ class SharedCheckpoints(Checkpoints):
         return None, None
 
     def _read(self, common: Common) -> Ready:
-        """What this worker takes of a save: of as many workers its own files, else its part of the files of all."""
+        """Reads this worker's part of a save: its own files if the number of workers is the same, otherwise its part of all
+        files.
+        """
         shard = self.workers.shard
         if common.workers == shard.count:
             return read(common.chains(self.base, [shard.index]), self.model, self.optimizer, self.run)
@@ -176,7 +179,7 @@ class SharedCheckpoints(Checkpoints):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _id_of(self, worker: int, save: Save) -> str:
-        """The id of a worker's file of the same save, when it is there."""
+        """The id of another worker's file of the same save, once it exists."""
         folder, looked = folder_of(self.base, worker, self.workers.shard.count), 0
         while True:
             for name in (replace(save, number=0).name, replace(save, number=1).name):
@@ -193,7 +196,7 @@ class SharedCheckpoints(Checkpoints):
 
 
 def _joined(history: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The same with one entry for each change of the number of workers."""
+    """The history with neighbouring entries of equal numbers of workers joined."""
     found: list[tuple[int, int]] = []
     for workers, steps in history:
         if found and found[-1][0] == workers:

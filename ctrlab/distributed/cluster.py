@@ -1,4 +1,4 @@
-"""The workers of a training: processes that TensorFlow connects, each of which knows its place by `TF_CONFIG`."""
+"""The workers of a training: processes that TensorFlow connects, each of which knows its place from `TF_CONFIG`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ PROBE_SECONDS = 1.0
 
 
 class WorkerEnded(CtrlabError):
-    """What another worker ended with, and so this one."""
+    """Another worker ended with an error, so this one ends too; the sentence is the other worker's."""
 
 
 @dataclass(frozen=True)
 class Dealt(Reading):
-    """What one of several workers reads: the rows that are dealt out to it, in as many steps as the others have."""
+    """The batches that one of several workers reads: the rows that are dealt out to it, in the same number of steps for all."""
 
     shard: Shard
 
@@ -60,11 +60,10 @@ class Workers(Group):
     """This process among the workers of a training.
 
     Args:
-        start_seconds: how long it waits for all workers to come.
+        start_seconds: the longest wait for all workers to connect.
     Attributes:
-        shard: which worker of how many it is.
-        addresses: host:port of each.
-        rows_as: see `SharedStep`; of training steps.
+        shard: the index of this worker, and the number of workers. addresses: host:port of each.
+        rows_as: see `SharedStep`; for training steps.
     """
 
     def __init__(self, place: Place, start_seconds: int = engine.START_SECONDS):
@@ -85,11 +84,11 @@ class Workers(Group):
         self.connect()
 
     def connect(self) -> None:
-        """Opens this worker's port. Call it after the settings of threads, before TensorFlow runs anything.
+        """Opens this worker's port. Call it after setting the threads, and before TensorFlow runs anything.
 
         Raises:
-            CtrlabError: TensorFlow is in use already; the port is taken. If a worker does not come, this process is killed with a
-                sentence on stderr, for TensorFlow's wait has no end.
+            CtrlabError: TensorFlow is in use already; the port is taken. If a worker does not connect, this process is killed
+                with a sentence on stderr, because TensorFlow would wait forever.
         """
         if self._connected:
             return
@@ -117,7 +116,7 @@ class Workers(Group):
                     )
 
     def told(self, text: str) -> list[str]:
-        """What each worker tells, in their order. All call it together."""
+        """The value that each worker passes, in the workers' order. All must call it together."""
         return [each.tobytes().decode() for each in self.gathered(np.frombuffer(text.encode(), np.uint8))]
 
     def missing(self) -> list[int]:
@@ -158,7 +157,7 @@ class Workers(Group):
         return [part.view(array.dtype).reshape(-1, *array.shape[1:]) for part in parts]
 
     def _summed(self, index: int, row: np.ndarray, key: int) -> np.ndarray:
-        """[workers, n]: the row of each worker."""
+        """[workers, n]: one row from each worker."""
         placed = np.zeros((self.shard.count, len(row)), row.dtype)
         placed[index] = row
         return collectives.summed(tf.constant(placed), self.shard.count, key).numpy()
@@ -176,10 +175,10 @@ class Workers(Group):
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """A block in which the loss of another worker becomes one sentence: what it said, or else that it is gone.
+        """A context that turns the loss of another worker into one sentence: its own error, or else that it has ended.
 
         Raises:
-            WorkerEnded: another worker has said why it ends. WorkerLost: it is gone, or does not answer.
+            WorkerEnded: another worker has reported why it ends. WorkerLost: it has ended, or does not answer.
         """
         try:
             yield
@@ -205,10 +204,10 @@ class Workers(Group):
 
 
 def join() -> Group:
-    """The workers of which this process is one by `TF_CONFIG`; without one, the group of this process alone.
+    """The workers that `TF_CONFIG` describes, of which this process is one; without `TF_CONFIG`, the group of this process alone.
 
     Raises:
-        CtrlabError: as of `given_place`.
+        CtrlabError: as in `given_place`.
     """
     place = given_place()
     return Workers(place) if place else ALONE

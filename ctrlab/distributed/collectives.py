@@ -1,4 +1,4 @@
-"""What workers exchange, as differentiable ops on TensorFlow's own collectives over gRPC.
+"""Exchanges between workers, as differentiable ops on TensorFlow's own collectives over gRPC.
 
     summed      x of each worker            ->  the sum, the same bits everywhere
     exchanged   x[w] of each worker, for w  ->  what each of the others has for this one
@@ -19,18 +19,18 @@ GROUP = 1
 
 _GROWTH = 9 / 8
 SIZES = tuple(itertools.takewhile(lambda size: size < 2**31, dict.fromkeys(round(_GROWTH**k) for k in range(200))))
-"""Sizes of what is exchanged: on average less than a sixteenth of it is padding."""
+"""Sizes of exchanges, in rows; on average less than a sixteenth of an exchange is padding."""
 
 KEYS_OF_OP = 1 << 8
-"""A forward op has as many keys, one for each of `SIZES`."""
+"""The number of keys of a forward op: one for each of `SIZES`."""
 BACKWARD = 1 << 19
-"""What is added to an op's key for its gradient."""
+"""The number that is added to an op's key for its gradient."""
 KEYS_OF_PROGRAM = 1 << 20
-"""A traced step has as many keys."""
+"""The number of keys of a traced step."""
 
 
 def padded(size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The least of `SIZES` that is not below `size`, and its number: int32 scalars."""
+    """The smallest of `SIZES` that is at least `size`, and its index: int32 scalars."""
     sizes = tf.constant(SIZES, tf.int32)
     number = tf.searchsorted(sizes, tf.cast(size, tf.int32)[None])[0]
     return sizes[number], number
@@ -42,7 +42,9 @@ def summed(x: tf.Tensor, workers: int, key) -> tf.Tensor:
 
 
 def exchanged(x: tf.Tensor, key) -> tf.Tensor:
-    """x, [workers, ...], whose x[w] is for worker w -> the same of what came, from worker w. It takes a gradient back."""
+    """Sends x[w] of x, [workers, ...], to worker w; returns [workers, ...] with the part that each worker sent here.
+    Differentiable.
+    """
     return _all_to_all(x, tf.constant(x.shape[0]), tf.constant(GROUP), tf.convert_to_tensor(key))
 
 
@@ -61,8 +63,9 @@ def _members(x, workers, group, key) -> dict:
 
 
 def _token() -> tf.Tensor:
-    """A resource that no other op has. A `tf.function` runs ops with no resource, or with the same, one after the other, in the
-    order in which they were traced; with this one an exchange begins when its input is there, beside others and the computing.
+    """A resource that no other op has. A `tf.function` runs collectives that have no resource, or share one, one after the other
+    in the order of tracing. With a resource of its own, an exchange begins when its input is ready, in parallel with others and
+    with the computing.
     """
     with tf.init_scope():
         return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="the token of an exchange")

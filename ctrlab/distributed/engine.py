@@ -2,8 +2,8 @@
 `ctrlab.keras_hooks`.
 
 `tf.distribute.MultiWorkerMirroredStrategy` opens the process's port and waits until all workers are there. From then on the first
-worker's coordination service listens to all heartbeats; if one's fail, the exchanges of all end. No public name reaches its
-numbers, but a service that is configured before stays so; and the first wait has no limit at all.
+worker's coordination service receives all heartbeats; if those of a worker stop, the exchanges of all workers end. No public name
+sets its time limits, but a service that was configured before keeps its settings. The first wait has no limit at all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tensorflow.python.eager.context import context
 from ctrlab.distributed.place import HEARTBEAT_SECONDS
 
 START_SECONDS = 300
-"""For all workers to come."""
+"""Seconds within which all workers must connect."""
 WATCH = """
 import os, signal, sys, time
 process, late = int(sys.argv[1]), time.monotonic() + float(sys.argv[2])
@@ -36,15 +36,14 @@ print(sys.argv[3], file=sys.stderr)
 os.kill(process, signal.SIGKILL)
 """
 SAID = "ctrlab: "
-"""Before the sentence of a worker, in the errors of the others' exchanges."""
+"""The text before a worker's sentence in the errors of the other workers' exchanges."""
 
 
 def connect(workers: int, start_seconds: float, sentence: str) -> None:
     """Opens the port that `TF_CONFIG` gives this process, and waits for the other workers.
 
     Args:
-        start_seconds: if one has not come by then, the process ends.
-        sentence: what it says on stderr then.
+        start_seconds: time after which the process ends if a worker is missing. sentence: its message on stderr then.
     Raises:
         RuntimeError: TensorFlow has run something in this process before. OpError: the port is taken.
     """
@@ -65,25 +64,23 @@ def connect(workers: int, start_seconds: float, sentence: str) -> None:
 
 
 def end_all(sentence: str) -> None:
-    """Ends the exchanges of all workers at once. Those of the others raise an error that `sentence_in` reads.
-
-    Without it they would miss this worker's heartbeats first.
+    """Ends the exchanges of all workers at once. The exchanges of the others raise an error that `sentence_in` reads. Without
+    this call they would first have to miss this worker's heartbeats.
     """
     with contextlib.suppress(tf.errors.OpError):  # they know of another loss already
         context().report_error_to_cluster(tf.errors.ABORTED, SAID + " ".join(sentence.split()))
 
 
 def sentence_in(error: str) -> tuple[int, str] | None:
-    """Which worker ended all exchanges, and its sentence; None where none said one."""
+    """The worker that ended all exchanges, and its sentence; None if the error contains none."""
     found = re.search(rf"/task:(\d+): {SAID}(.*)", error)
     return (int(found[1]), found[2]) if found else None
 
 
 @contextlib.contextmanager
 def _at_most(seconds: float, sentence: str) -> Iterator[None]:
-    """A block that ends the process with a sentence on stderr if it takes longer.
-
-    TensorFlow waits in C++ and lets no other thread of Python run meanwhile, so another process has to do it.
+    """A context that ends the process, with a sentence on stderr, if it takes longer than the given seconds. TensorFlow waits in
+    C++ without releasing Python's global lock, so another process must watch the time.
     """
     watched = [str(os.getpid()), str(seconds), f"Error: {sentence}"]
     watch = subprocess.Popen([sys.executable, "-S", "-c", WATCH, *watched], stdin=subprocess.DEVNULL)

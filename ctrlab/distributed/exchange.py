@@ -1,11 +1,11 @@
-"""Lookups in tables that are sharded by key: ids go to their owner, rows come back; the gradients take the same way.
+"""Lookups in tables that are sharded by key: ids go to their owner, rows come back, and the gradients go to the owner.
 
     worker   ids of the columns --> distinct keys, with how often each came --+                       compact rows --> outputs
     owner                                                                     +--> rows of its shard --+
 
-A worker sends each key once, however many of its examples have it, so the bytes are those of the distinct keys and their rows.
-In these compact rows the columns are looked up as ever. The owner's lookup is that of one process, too: its gradient merges what
-several workers send for a key, and the optimizer steps each row once, where it lies.
+A worker sends each key once, even if many of its examples have it, so the bytes are those of the distinct keys and their rows.
+The columns are then looked up in these compact rows as usual. The owner's lookup is the same as in one process: its gradient
+merges the gradients that several workers send for a key, and the optimizer steps each row once, on its owner.
 
     dense table           row r       worker r mod W, row r div W of its shard
     embedding variable    key         worker hash(key) mod W

@@ -15,22 +15,22 @@ from ctrlab.distributed.place import HEARTBEAT_SECONDS, Place, threads_of
 from ctrlab.errors import CtrlabError, WorkerLost
 
 NOTICE_SECONDS = HEARTBEAT_SECONDS + 1.0
-"""What workers have to end by themselves when another has."""
+"""Seconds that workers have to end by themselves after another has ended."""
 GRACE_SECONDS = 6.0
-"""What they have when they are told to."""
+"""Seconds that workers have to end after SIGTERM."""
 POLL_SECONDS = 0.05
 
 
 def local(count: int, command: Sequence[str]) -> int:
     """Runs `command` in `count` processes that train together.
 
-    The first worker has this process's terminal. Of the others only what the one that failed first says is shown. If one fails,
-    the rest end, too; so they do if this process is told to end.
+    The first worker has this process's terminal. Of the other workers, only the last output of the one that failed first is
+    shown. If one fails, the rest end, too; they also end if this process gets SIGTERM.
 
     Returns:
-        The exit code of the first worker; 143 if this process was told to end.
+        The exit code of the first worker; 143 if this process got SIGTERM.
     Raises:
-        WorkerLost: a worker was ended by a signal. CtrlabError: one failed.
+        WorkerLost: a worker was ended by a signal. CtrlabError: a worker failed.
     """
     addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(count))
     shared = threads_of(max(1, (os.cpu_count() or 1) // count))
@@ -57,7 +57,7 @@ def local(count: int, command: Sequence[str]) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on. Each worker takes its own a moment later."""
+    """Ports of this machine on which nobody listens. Each worker opens its own port a moment later."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -66,7 +66,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class _Worker:
-    """One process."""
+    """The process of one worker."""
 
     def __init__(self, index: int, command: Sequence[str], environment: dict[str, str]):
         self.index = index
@@ -90,7 +90,7 @@ class _Worker:
 
     @property
     def said(self) -> str:
-        """Its last words: an error of ours is one line."""
+        """The last lines that the worker wrote. An error of ours is one line."""
         self._reader.join(1)
         lines = [line for line in self._lines if line.strip()]
         ours = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
@@ -106,7 +106,7 @@ class _Worker:
 
 
 def _wait(workers: Sequence[_Worker], seconds: float) -> None:
-    """Until all have ended, at most so long."""
+    """Waits until all workers have ended, at most this many seconds."""
     until = time.monotonic() + seconds
     while any(worker.running for worker in workers) and time.monotonic() < until:
         time.sleep(POLL_SECONDS)
@@ -114,7 +114,7 @@ def _wait(workers: Sequence[_Worker], seconds: float) -> None:
 
 @contextlib.contextmanager
 def _ending(workers: Sequence[_Worker]) -> Iterator[None]:
-    """No process is left at the end of the block: all are told to end, and then ended."""
+    """A context at whose end no worker is left: all get SIGTERM, and those that still run are killed."""
     try:
         yield
     finally:
@@ -128,7 +128,7 @@ def _ending(workers: Sequence[_Worker]) -> Iterator[None]:
 
 
 def _first_to_fail(workers: Sequence[_Worker]) -> _Worker | None:
-    """The first worker that ended without success; None when all have ended well."""
+    """Waits for the first worker that fails; None when all have ended with success."""
     while True:
         running = False
         for worker in workers:
@@ -144,7 +144,7 @@ def _first_to_fail(workers: Sequence[_Worker]) -> _Worker | None:
 
 
 def _signal(worker: _Worker) -> signal.Signals | None:
-    """By which it was ended: at once, or, as shells say it, after it has tidied up."""
+    """The signal that ended a process: at once, or after its clean-up, with an exit code as shells write it."""
     code = worker.code or 0
     number = -code if code < 0 else code - 128
     return signal.Signals(number) if number in set(signal.Signals) else None
@@ -152,7 +152,9 @@ def _signal(worker: _Worker) -> signal.Signals | None:
 
 @contextlib.contextmanager
 def _passing_on(workers: Sequence[_Worker]) -> Iterator[list[int]]:
-    """Hands SIGTERM on to the workers, and notes it in the list; Ctrl-C reaches them by the terminal."""
+    """A context that passes SIGTERM on to the workers, and adds it to the list. Ctrl-C reaches the workers through the
+    terminal.
+    """
     told: list[int] = []
 
     def pass_on(number, frame):

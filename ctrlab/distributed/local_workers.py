@@ -1,9 +1,9 @@
-"""Workers of a training that a notebook starts and tells what to do: processes of this machine with a core each.
+"""Workers of a training that a notebook starts and controls: processes of this machine with one core each.
 
     workers = LocalWorkers(2)                     they start while the notebook goes on
     losses = workers.run(trained, ask, merge)     each of them calls trained(member, ask, merge)
 
-A notebook's own functions go to them with what they use of the notebook: cloudpickle packs them.
+cloudpickle sends a notebook's own functions to them, with everything that these use from the notebook.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ctrlab.distributed.place import Place, threads_of
 from ctrlab.errors import CtrlabError
 
 Told = Callable[[int, float, Mapping[str, float]], None]
-"""(worker, x, {what: number}): how far a worker is."""
+"""A function of (worker, x, {name: number}) that receives a worker's progress."""
 RAISED = re.compile(r"^[\w.]*(?:Error|Exception): .*\S", re.MULTILINE)
-"""What an exception says of itself, in the text that TensorFlow writes around it."""
+"""Finds an exception's own message in the text that TensorFlow writes around it."""
 
 PROGRAM = """
 import sys
@@ -36,17 +36,18 @@ from multiprocessing.connection import Connection
 from ctrlab.distributed import local_workers
 local_workers.serve(Connection(int(sys.argv[1])), int(sys.argv[2]))
 """
-"""What a worker's process runs. It is none of `multiprocessing`, which would want to import the notebook."""
+"""The program that a worker's process runs. `multiprocessing` is not used, because it would try to import the notebook."""
 ONE_THREAD = threads_of(1)
 NO_CORE = -1
 AGAIN = "run the cell again"
 
 
 def packed(thing: object) -> bytes:
-    """The bytes of a function, or of what holds functions, also of a notebook's; `pickle.loads` reads them, with the same Python.
+    """Packs a function, or an object with functions, into bytes, even if a notebook defines them. `pickle.loads` of the same
+    Python version reads them.
 
     Raises:
-        CtrlabError: something that can't be pickled is among what it uses.
+        CtrlabError: the function uses something that can't be pickled.
     """
     try:
         return cloudpickle.dumps(thing)
@@ -58,7 +59,7 @@ def packed(thing: object) -> bytes:
 
 
 def rows_of(rows: int, index: int, shares: Sequence[int]) -> slice:
-    """A worker's rows of so many, which are dealt out in these shares: [1, 1] are two halves."""
+    """The slice of a worker, if this number of rows is divided in these proportions: [1, 1] are two halves."""
     begin, end = (rows * sum(shares[:n]) // sum(shares) for n in (index, index + 1))
     return slice(begin, end)
 
@@ -71,11 +72,11 @@ def part(batch: tuple, index: int, shares: Sequence[int]) -> tuple:
 
 
 class Member:
-    """A worker, as what runs in it sees it.
+    """A worker, as seen by the code that runs in it.
 
     Attributes:
-        workers: the `ctrlab.distributed.Workers` that it is one of, connected.
-        kept: what a task leaves for the next one.
+        workers: the connected `ctrlab.distributed.Workers` to which it belongs.
+        kept: values that a task leaves for the next one.
     """
 
     def __init__(self, workers, connection: Connection):
@@ -83,19 +84,19 @@ class Member:
         self._held = contextlib.ExitStack()
 
     def hold(self, block: contextlib.AbstractContextManager):
-        """Enters a block that lasts as long as the process."""
+        """Enters a context that lasts as long as the process."""
         return self._held.enter_context(block)
 
     def tell(self, x: float, **numbers: float) -> None:
-        """Says to the notebook how far it is: {what: number} at `x`."""
+        """Sends its progress to the notebook: {name: number} at `x`."""
         self._connection.send_bytes(packed(("told", (x, numbers))))
 
 
 class LocalWorkers:
-    """Processes of this machine that are connected as a training's workers, each with a core of its own where there are enough.
+    """Processes of this machine that are connected as a training's workers, each with its own core if there are enough.
 
-    Only the last ones that were made run; they end with this process. Where they have ended, by a failure, an interrupt or a
-    kill, `run` starts others in their place, which have kept nothing: a cell that failed is run again, and that is all.
+    Only the workers that were made last run; they end with this process. If they have ended, by a failure, an interrupt or a
+    kill, `run` starts new ones, which have kept nothing. So a cell that failed can simply be run again.
     """
 
     _last: LocalWorkers | None = None
@@ -126,13 +127,13 @@ class LocalWorkers:
             self._connections.append(ours)
 
     def run(self, task: Callable, *arguments, on: Sequence[int] | None = None, told: Told | None = None) -> list:
-        """What `task(member, *arguments)` returns in each worker.
+        """Runs `task(member, *arguments)` in each worker, and returns the results.
 
         Args:
             on: the workers that run it, by number; None: all.
-            told: called when one tells how far it is.
+            told: called when a worker sends its progress.
         Raises:
-            CtrlabError: one has failed, or its process has ended. All workers end then.
+            CtrlabError: a worker has failed, or its process has ended. All workers end then.
         """
         if LocalWorkers._last is not self:
             self._start()
@@ -146,11 +147,11 @@ class LocalWorkers:
             raise
 
     def kill(self, index: int) -> None:
-        """Ends a worker's process at once, as a machine's failure does."""
+        """Kills a worker's process, like a failure of its machine."""
         self._processes[index].kill()
 
     def close(self) -> None:
-        """Ends all."""
+        """Ends all workers."""
         atexit.unregister(self.close)
         if LocalWorkers._last is self:
             LocalWorkers._last = None
@@ -186,7 +187,7 @@ class LocalWorkers:
 
 
 def serve(connection: Connection, core: int) -> None:
-    """The life of a worker's process, of which `TF_CONFIG` says the place."""
+    """Runs in a worker's process, whose place is given by `TF_CONFIG`, until the notebook ends it."""
     if core != NO_CORE:
         os.sched_setaffinity(0, {core})
     from ctrlab.distributed import join
@@ -207,7 +208,9 @@ def serve(connection: Connection, core: int) -> None:
 
 
 def _told_of(problem: Exception) -> tuple[str, str]:
-    """The line that says what was raised, and the rest: TensorFlow's error of a NumPy function ends with the function's own."""
+    """The line with the exception's message, and the other lines. TensorFlow's error of a NumPy function ends with the
+    function's own error.
+    """
     whole = f"{type(problem).__name__}: {str(problem).strip() or 'no message'}"
     found = RAISED.findall(whole)
     raised = found[-1] if found else whole.splitlines()[0]

@@ -1,4 +1,4 @@
-"""Which saves all workers have written: the one file that makes their files one save."""
+"""The manifest: the one file that lists the saves that all workers have written, and so makes their files one save."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Common:
     """A save of all workers.
 
     Attributes:
-        step, position: as of `Save`.
-        history: (workers, steps) of the training until then, in order; the last are those that wrote it.
+        step, position: as in `Save`.
+        history: (workers, steps) of the training until then, in order; the last entry is that of the workers that wrote the save.
         ids: the id of each worker's save.
-        sharded: the names of arrays of which each has its rows.
+        sharded: the names of arrays of which each worker has its own rows.
     """
 
     step: int
@@ -49,7 +49,7 @@ class Common:
         return [folder_of(base, i, self.workers) for i in range(self.workers)]
 
     def chains(self, base: Path, workers: Iterable[int] | None = None) -> list[list[Link]]:
-        """The full save and the deltas up to this save: of each of these workers; None: of all.
+        """The chains of these workers (None: of all): for each, its full save and the deltas up to this save.
 
         Raises:
             BadData: a file is missing or damaged.
@@ -69,7 +69,7 @@ class Manifest(Plain):
 
 
 def folder_of(base: Path, worker: int, workers: int) -> Path:
-    """Where one of several workers saves."""
+    """The folder of one of several workers."""
     return base / f"worker-{worker}-of-{workers}"
 
 
@@ -95,19 +95,20 @@ def write_manifest(base: Path, saves: Sequence[Common]) -> None:
 
 
 def folders_in(base: Path) -> list[Path]:
-    """The folders of workers, of any number of them."""
+    """The folders of workers below a folder, for any number of workers."""
     return [folder for folder in base.iterdir() if FOLDERS.fullmatch(folder.name)] if base.is_dir() else []
 
 
 def saves_in(base: Path) -> Iterator[Path]:
-    """The files in them."""
+    """The checkpoint files in the folders of workers."""
     return (path for folder in folders_in(base) for _, path in paths_in(folder))
 
 
 def merge_workers(base: Path, out: Path) -> Path:
     """Merges the last save of all workers in folder `base` into one full save in the folder `out`, for exports.
 
-    A training goes on from the workers' own: rows were dealt out to them in another order than one process reads them in.
+    A training must resume from the workers' own files, because rows were dealt out to them in another order than one process
+    reads them.
 
     Raises:
         BadData: no save can be read. CtrlabError: another run or merge writes into `out`. OSError: the disk refuses.

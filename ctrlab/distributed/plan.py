@@ -24,7 +24,7 @@ from ctrlab.errors import CtrlabError, choose
 from ctrlab.plain import Plain
 
 STORE_LOAD = 0.4
-"""The share of the index, in memory, of rows on disk that entries fill, at worst.
+"""The lowest load factor of the in-memory index of rows on disk.
 
 All its shards double at about the same time, when they are 0.8 full.
 
@@ -32,36 +32,37 @@ Source: native/store/store_index.h.
 """
 STORE_ENTRY_BYTES = 16
 RECORD_BYTES = segments.record(0).itemsize + segments.INDEX_BYTES + 4
-"""On disk, of a row beside its numbers and its frequency: the record's header, its entry in the file's index, the last step.
+"""Bytes on disk per row, besides its numbers and its frequency: the record's header, its entry in the file's index, the last
+step.
 
 Source: native/store/segment_format.h, native/table/tier.h.
 """
 BLOOM_BYTES = -math.log(0.01) / math.log(2) ** 2
-"""Per expected key, of a filter with counters of a byte and 1 % false positives: `BloomFilter`'s defaults."""
+"""Bytes per expected key of a filter with 1-byte counters and 1 % false positives: `BloomFilter`'s defaults."""
 COUNTED_ID_BYTES = 16
-"""On the network: an id and how often it came, 8 bytes each."""
+"""Bytes on the network for an id and its number of occurrences, 8 each."""
 MOST_ROWS = 2**31 - 1
-"""Of a table in a worker's memory: native/table/index.h numbers them so. Rows on disk have no such limit."""
+"""The most rows of a table in a worker's memory, by their numbers in native/table/index.h. Rows on disk have no such limit."""
 MOST_WORKERS = 4_096
 
 
 @dataclass(frozen=True)
 class Plan(Plain):
-    """What a task takes.
+    """The resources that a task needs.
 
     Attributes:
         index: bytes, of all workers together, of the tables' indexes and of the indexes of rows on disk.
-        rows_in_memory, counts: bytes, the same.
-        on_disk: bytes, the same, without dead records: there are at most half as many as rows before compaction.
+        rows_in_memory, counts: bytes of all workers together: rows in memory; counts of ids without a row.
+        on_disk: bytes of all workers together, without dead records: before compaction there are at most half as many as rows.
         shards: the fewest workers whose memory holds it, with at most `MOST_ROWS` rows of each table.
-        workers: the fewest, of at least `shards`, that keep up with each day's examples; the fastest number if none does. No more
-            than examples of a step.
-        keeps_up: whether they do.
+        workers: the fewest workers, at least `shards`, that keep up with each day's examples; the fastest number if none does. At
+            most the number of examples per step.
+        keeps_up: whether they keep up.
         sent: bytes that a worker sends per step.
-        compute, network, disk: seconds of a step, of the worker with most examples. What it reads and writes on disk is not
-            hidden behind anything.
+        compute, network, disk: seconds per step, for the worker with most examples. Reads and writes on disk do not overlap with
+            anything.
         epoch: seconds for a day's examples, in whole steps.
-        cost: of that epoch.
+        cost: cost of that epoch.
     """
 
     index: float
@@ -88,10 +89,10 @@ class Plan(Plain):
 
 
 def plan(task: Task) -> Plan:
-    """What the task takes.
+    """Computes the plan of a task.
 
     Raises:
-        CtrlabError: it takes more than `MOST_WORKERS` workers, or more than a step has examples.
+        CtrlabError: the task needs more than `MOST_WORKERS` workers, or more workers than a step has examples.
     """
     index, rows, counts = _in_memory(task)
     most = min(MOST_WORKERS, task.batch)
@@ -122,12 +123,12 @@ def plan(task: Task) -> Plan:
 
 
 def _row_bytes(task: Task) -> float:
-    """Of one row with its slots and its frequency."""
+    """Bytes of one row with its slots and its frequency."""
     return task.dim * (task.value_bytes + FLOAT * task.slots) + FREQUENCY_BYTES
 
 
 def _in_memory(task: Task) -> tuple[float, float, float]:
-    """Bytes of indexes, of rows, and of counts of ids without one."""
+    """Bytes in memory: of indexes, of rows, and of counts of ids without a row."""
     here, below, unadmitted = task.rows * task.in_memory, task.rows * (1 - task.in_memory), task.ids - task.rows
     index = here * INDEX_BYTES + below * STORE_ENTRY_BYTES / STORE_LOAD
     counts = task.ids * BLOOM_BYTES if task.counting == "bloom" and unadmitted else unadmitted * INDEX_BYTES
@@ -135,10 +136,10 @@ def _in_memory(task: Task) -> tuple[float, float, float]:
 
 
 def _shards(task: Task, size: float, most: int) -> int:
-    """The fewest workers that hold so many bytes and number all rows.
+    """The fewest workers that hold this many bytes, and can number all rows.
 
     Raises:
-        CtrlabError: there are more than `most`.
+        CtrlabError: more than `most` workers are needed.
     """
     by_memory = max(1, math.ceil(size / (task.memory * (1 - task.headroom))))
     by_rows = math.ceil(task.rows * task.in_memory / task.tables / MOST_ROWS)
@@ -162,11 +163,11 @@ FEATURES = {
     "disk": "a tenth of the rows stay in memory",
     "bf16_exchange": "rows and their gradients travel in bfloat16; memory stays as it is",
 }
-"""What of an embedding engine changes the answer, as `with_feature` does it."""
+"""The features of an embedding engine that change the plan; `with_feature` applies them."""
 
 
 def with_feature(task: Task, feature: str) -> Task:
-    """The same task with one more of `FEATURES`."""
+    """The task with one of `FEATURES` added."""
     choose("feature", feature, FEATURES)
     changes = {
         "admission": {"admission": 0.2 * task.admission, "counting": "bloom"},
@@ -177,7 +178,7 @@ def with_feature(task: Task, feature: str) -> Task:
 
 
 def _part(task: Task, workers: int | np.ndarray) -> np.ndarray:
-    """Examples of the worker with most of them."""
+    """Number of examples of the worker with most examples."""
     return np.ceil(task.batch / workers)
 
 
@@ -194,9 +195,8 @@ def _cluster(task: Task) -> Cluster:
 
 
 def _disk_seconds(task: Task, part: np.ndarray) -> np.ndarray:
-    """Of a step, in which a worker reads the distinct ids of its part whose rows are not among the most frequent ones.
-
-    These rows rise into memory, so as many others sink: they are written, in records. What compaction writes comes on top.
+    """Seconds of disk access per step. A worker reads the rows of its distinct ids that are not among the most frequent ones.
+    These rows move into memory, so as many others are written to disk as records. Compaction writes more, which is added.
     """
     warm = task.rows * task.in_memory
     if warm > task.rows - 1:

@@ -1,8 +1,9 @@
-"""A step in which several workers share a batch in a way of one's own: an all-reduce or an exchange of rows by other means.
+"""A step of several workers with your own way to share a batch: another all-reduce, or another exchange of rows.
 
     step = train_step(model, optimizer, Program(workers, lambda inner: Mine(inner)))
 
-`Mine` is a `ctrlab.whole_batch.SharedBatch`. It gets the workers' own one, to which it can leave what it does not do itself.
+`Mine` is a `ctrlab.whole_batch.SharedBatch`. It gets the workers' own one, to which it can delegate the calls that it does not
+implement.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from ctrlab.whole_batch import SharedBatch
 
 
 class Program:
-    """In place of the `Workers` of a step: what is traced in it goes through `make(the workers' own SharedBatch)`."""
+    """Replaces the `Workers` of a step: traced code uses `make(the workers' own SharedBatch)`."""
 
     def __init__(self, workers, make: Callable[[SharedBatch], SharedBatch]):
         self._workers, self._make = workers, make
 
     def program(self) -> Callable[[tf.Tensor | None], contextlib.AbstractContextManager]:
-        """As of `Workers`."""
+        """As in `Workers`."""
         real = self._workers.program()
 
         @contextlib.contextmanager

@@ -1,5 +1,5 @@
-"""Rules for the numbers that simulator, plan and links are given. What breaks one is said in a sentence: the rule, what
-came, where, and the cure.
+"""Rules for the numbers that the simulator, the plan and links take. A broken rule raises one sentence: the rule, what was
+received, where, and the cure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from ctrlab.errors import CtrlabError
 
 NUMERIC = "iuf"
-"""Kinds of NumPy's types that are real numbers. A truth value is none, though Python counts with it."""
+"""Kinds of NumPy types that are real numbers. A bool is not one, although Python computes with it."""
 
 
 def numbers(
@@ -25,15 +25,16 @@ def numbers(
     single: bool = False,
     cure: str = "",
 ) -> np.ndarray:
-    """The numbers as float64.
+    """Checks numbers, and returns them as float64.
 
     Args:
         what: subject of the sentence.
-        least, most: the numbers lie between; above: none is `least` itself.
-        whole: each is a whole number. single: there is one, not an array.
+        least, most: the limits; with `above`, `least` itself is refused.
+        whole: each must be a whole number.
+        single: there must be one number, not an array.
         cure: a sentence on what to do.
     Raises:
-        CtrlabError: something is no finite number, or not within.
+        CtrlabError: a value is not a finite number, or not within the limits.
     """
     given = _array(value)
     usable = given is not None and given.dtype.kind in NUMERIC and not (single and given.ndim)
@@ -62,7 +63,7 @@ def _received(value: object, found: np.ndarray, good: np.ndarray, usable: bool) 
 
 
 def attributes(what: str, of: object, **least: float) -> None:
-    """Raises CtrlabError unless each named attribute is one finite number, at least so much."""
+    """Raises CtrlabError unless each named attribute is one finite number, at least the given one."""
     for name, low in least.items():
         numbers(f"{what}'s {name.replace('_', ' ')}", getattr(of, name), low, single=True)
 

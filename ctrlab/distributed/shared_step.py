@@ -11,18 +11,20 @@ from ctrlab.distributed import collectives, exchange
 from ctrlab.whole_batch import Shard, SharedBatch
 
 SMALL = 1 << 10
-"""Up to so many numbers, a sum is one round trip to all others. A ring's 2 (W - 1) hops cost a delay each; they send less."""
+"""A sum of up to this many numbers is one round trip to all others. A ring sends less, but each of its 2 (W - 1) hops costs a
+delay.
+"""
 BUCKET = 1 << 18
-"""Numbers that are summed at a time, so that the first buckets can travel while the backward pass computes the next ones."""
+"""Numbers per bucket that is summed, so that the first buckets can be sent while the backward pass computes the next ones."""
 
 
 class SharedStep(SharedBatch):
     """The exchanges of one trace. All workers trace the same ones in the same order, which gives each its key.
 
     Args:
-        program: tells this step from others of the process; the same number on all workers.
-        rows: number of examples here, int scalar; None in a forward pass outside of training.
-        rows_as: what rows of tables and their gradients are while they travel: float32, or bfloat16 in half the bytes.
+        program: a number that distinguishes this step from others of the process; the same on all workers.
+        rows: number of examples of this worker, int scalar; None in a forward pass outside of training.
+        rows_as: the type in which rows of tables and their gradients are sent: float32, or bfloat16 with half the bytes.
     """
 
     def __init__(self, shard: Shard, program: int, rows: tf.Tensor | None = None, rows_as: tf.DType = tf.float32):
@@ -62,7 +64,9 @@ class SharedStep(SharedBatch):
 
 
 def _buckets(indices: Sequence[int], variables: Sequence) -> list[list[int]]:
-    """The indices in runs of at least `BUCKET` numbers, from the last: a backward pass has the last layers' gradients first."""
+    """Groups the indices of tensors into runs of at least `BUCKET` numbers, from the last: a backward pass computes the last
+    layers' gradients first.
+    """
     buckets, room = [], 0
     for i in reversed(indices):
         if room <= 0:
