@@ -9,7 +9,6 @@ from ctrlab.lazy import loader
 _PLACES = {
     **dict.fromkeys(("Workers", "join"), "cluster"),
     **dict.fromkeys(("Place", "given_place"), "place"),
-    "kubernetes_job": "kubernetes",
     "local": "launch",
     "on_ray": "ray_workers",
 }

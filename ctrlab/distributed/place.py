@@ -1,48 +1,44 @@
-"""The place of a process among the workers of a training, as `TF_CONFIG` says it."""
+"""The place of a process among the workers of a training, as given by `TF_CONFIG`."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ctrlab.errors import CtrlabError
 
 CONFIG = "TF_CONFIG"
 HEARTBEAT_SECONDS = 20
-"""Without a sign of life from a worker, it is taken for lost."""
+"""Seconds without a heartbeat after which a worker counts as lost."""
 
 
 def threads_of(number: int) -> dict[str, str]:
-    """The environment variables that give each of TensorFlow's pools so many threads. By itself it takes the machine's CPUs."""
+    """The environment variables that set the number of threads of each of TensorFlow's pools. Its default is the number of the
+    machine's CPUs.
+    """
     return dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), str(number))
 
 
 @dataclass(frozen=True)
 class Place:
-    """The addresses of all workers, host:port, and which of them this process is."""
+    """The addresses of all workers, host:port, and the index of this process among them."""
 
     addresses: tuple[str, ...]
     index: int
 
     def config(self) -> dict[str, str]:
-        """The environment variable that says so."""
-        return config_of(self.addresses, self.index)
-
-
-def config_of(addresses: Sequence[str], index: int | str) -> dict[str, str]:
-    """The environment variable of a worker. The index may be a text that something else replaces by it."""
-    cluster, task = {"worker": list(addresses)}, {"type": "worker", "index": index}
-    return {CONFIG: json.dumps({"cluster": cluster, "task": task})}
+        """The environment variable `TF_CONFIG` that describes this place."""
+        cluster, task = {"worker": list(self.addresses)}, {"type": "worker", "index": self.index}
+        return {CONFIG: json.dumps({"cluster": cluster, "task": task})}
 
 
 def given_place() -> Place | None:
     """The place that `TF_CONFIG` gives this process, as `ctrlab train --workers` and clusters set it; None without one.
 
     Raises:
-        CtrlabError: it does not say the workers and this one's place, or an address has no port.
+        CtrlabError: it does not contain the workers and this one's place, or an address has no port.
     """
     given = os.environ.get(CONFIG)
     if not given:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctrlab.cli.app import add_commands, make_app
-from ctrlab.cli.workers import kubernetes, plan, ray
+from ctrlab.cli.workers import plan, ray
 
 app = make_app("Train on many machines.")
-add_commands(app, kubernetes, ray, plan)
+add_commands(app, ray, plan)
