@@ -1,4 +1,4 @@
-"""Starts a program of this folder as several workers."""
+"""Starts a program of this folder as several workers, which begin with TensorFlow imported (`tests/forked.py`)."""
 
 import os
 import subprocess
@@ -7,12 +7,13 @@ from pathlib import Path
 
 from ctrlab.distributed.launch import free_ports
 from ctrlab.distributed.place import Place
+from tests import forked
 
 HERE = Path(__file__).parent
 LIMIT_SECONDS = 400
 
 
-def start_workers(count: int, program: str, *arguments, addresses=None, **options) -> list[subprocess.Popen]:
+def start_workers(count: int, program: str, *arguments, addresses=None, **options) -> list[forked.Popen]:
     """`addresses`: of all workers; or for each worker those by which it knows them."""
     addresses = addresses or tuple(f"127.0.0.1:{port}" for port in free_ports(count))
     started = []
@@ -21,7 +22,7 @@ def start_workers(count: int, program: str, *arguments, addresses=None, **option
         environment = os.environ | Place(known, index).config() | {"TF_CPP_MIN_LOG_LEVEL": "3"}
         command = [sys.executable, HERE / program, *map(str, arguments)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        started.append(subprocess.Popen(command, env=environment, **pipes, **options))
+        started.append(forked.Popen(command, env=environment, **pipes, **options))
     return started
 
 

@@ -13,6 +13,8 @@ from ctrlab.distributed import local_workers
 from ctrlab.distributed.local_workers import LocalWorkers, packed
 from ctrlab.errors import CtrlabError
 
+pytestmark = pytest.mark.usefixtures("forked_processes")
+
 
 def alive(pids):
     return [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
