@@ -1,8 +1,11 @@
 """The engine that judges declared exercises, against right answers and every kind of wrong one."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from wrong_answers import Replay, usual
 
 from ctrlab.lessons import check
 from ctrlab.lessons.budget import Budget
@@ -59,15 +62,6 @@ def changed(change):
     return lambda *question: tuple(change(part) for part in merge(*question))
 
 
-class Replay:
-    last = None
-
-    def __call__(self, *question):
-        now = merge(*question)
-        last, self.last = self.last, now
-        return now if last is None else last
-
-
 class RightOnTheSeedOnly:
     """It has heard the answers to one generator's questions, and gives them in their order."""
 
@@ -98,7 +92,7 @@ WRONG = {
     ),
     "another dtype": (lambda ids, rows: (tf.cast(merge(ids, rows)[0], tf.int32), merge(ids, rows)[1]), "dtype int32"),
     "an exception": (lambda ids, rows: 1 / 0, "ZeroDivisionError"),
-    "a replay": (Replay(), None),
+    "a replay": (Replay(merge), None),
     "over budget": (one_hot, "Budget: nothing larger"),
     "NumPy, which is no graph": (lambda ids, rows: reference(ids.numpy(), rows.numpy()), None),
 }
@@ -121,6 +115,16 @@ def test_what_is_right_on_one_seed_only_is_refused():
     MERGE(RightOnTheSeedOnly(), np.random.default_rng(0))
     with pytest.raises(CheckFailed):
         MERGE(RightOnTheSeedOnly(), np.random.default_rng(1))
+
+
+def test_the_usual_wrong_answers_are_wrong_and_an_exercise_that_takes_all_is_seen():
+    takes_all = dataclasses.replace(MERGE, compare=lambda *_: None, limits=())
+    for what, answer in usual(merge).items():
+        if what != "an input changed":  # these are tensors, which nobody can change
+            with pytest.raises(CheckFailed):
+                MERGE(answer, np.random.default_rng(1))
+            takes_all(answer, np.random.default_rng(1))
+            assert getattr(answer, "altered", True)
 
 
 def test_an_answer_s_place_is_named():

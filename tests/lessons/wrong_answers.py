@@ -92,3 +92,81 @@ def judge(lesson: str, exercises: dict[int, tuple[Callable, Iterable[Callable] |
 def named(answer: object) -> str:
     """The answer's name in pytest's report."""
     return getattr(answer, "__name__", type(answer).__name__)
+
+
+class Altered:
+    """The right answer with a change made to each number, or to what came in; `altered` tells whether that made a difference."""
+
+    def __init__(
+        self, right: Callable, change: Callable[[object], object] | None = None, spoil: Callable[[tuple], bool] | None = None
+    ):
+        self.right, self.change, self.spoil, self.altered = right, change, spoil, False
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, *question):
+        result = self.right(*question)
+        if self.spoil:
+            self.altered |= self.spoil(question)
+            return result
+        return tf.nest.map_structure(self._changed, result, expand_composites=True)
+
+    def _changed(self, part):
+        if (
+            tf.is_symbolic_tensor(part)
+            or isinstance(part, bool)
+            or not isinstance(part, tf.Tensor | np.ndarray | np.number | int | float)
+        ):
+            return part
+        before = np.asarray(part)
+        after = self.change(before)
+        self.altered |= after.dtype != before.dtype or not np.array_equal(before, after, equal_nan=after.dtype.kind == "f")
+        if isinstance(part, tf.Tensor):
+            return tf.constant(after)
+        return after if isinstance(part, np.ndarray) else type(part)(after) if after.dtype == before.dtype else after[()]
+
+
+def _off_by_one(array: np.ndarray) -> np.ndarray:
+    return np.roll(array, 1, 0) if array.ndim else array + array.dtype.type(1)
+
+
+def _low_precision(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float16).astype(array.dtype) if array.dtype.kind == "f" else array
+
+
+def _another_dtype(array: np.ndarray) -> np.ndarray:
+    others = {"float32": np.float64, "float64": np.float32, "int64": np.int32}
+    return array.astype(others.get(array.dtype.name, array.dtype)) if array.ndim else array
+
+
+def _spoil_an_input(question: tuple) -> bool:
+    """Changes the first thing in the question that can be changed; whether there is one."""
+    for given in question:
+        if isinstance(given, np.ndarray) and given.size and given.flags.writeable:
+            given.reshape(-1)[:1] = given.reshape(-1)[:1] + given.dtype.type(1)
+            return True
+        if isinstance(given, list | dict) and given:
+            given.clear()
+            return True
+    return False
+
+
+def usual(right: Callable) -> dict[str, Callable]:
+    """What is wrong for every exercise, made of its right answer. An `Altered` that never altered anything was right."""
+    first: list = []
+
+    @tf.autograph.experimental.do_not_convert
+    def constant(*question):
+        if not first:
+            first.append(right(*question))
+        return first[0]
+
+    return {
+        "nothing": lambda *question: None,
+        "its first input": lambda *question: question[0],
+        "a constant": constant,
+        "a replay": Replay(right),
+        "off by one": Altered(right, _off_by_one),
+        "low precision": Altered(right, _low_precision),
+        "another dtype": Altered(right, _another_dtype),
+        "an input changed": Altered(right, spoil=_spoil_an_input),
+    }
