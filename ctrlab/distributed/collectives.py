@@ -19,7 +19,7 @@ GROUP = 1
 
 _GROWTH = 9 / 8
 SIZES = tuple(itertools.takewhile(lambda size: size < 2**31, dict.fromkeys(round(_GROWTH**k) for k in range(200))))
-"""Sizes of exchanges, in rows; on average less than a sixteenth of an exchange is padding."""
+"""The sizes to which exchanges are rounded up; on average less than a sixteenth of an exchange is padding."""
 
 KEYS_OF_OP = 1 << 8
 """The number of keys of a forward op: one for each of `SIZES`."""

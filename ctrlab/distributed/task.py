@@ -1,4 +1,6 @@
-"""What a plan is made for. The options of `ctrlab workers plan` are these fields; so NumPy is not imported here."""
+"""The task for which a plan is made. Its fields are the options of `ctrlab workers plan`, so this module does not import
+NumPy.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,22 @@ from ctrlab.plain import Plain
 
 Counting = Literal["exact", "bloom"]
 DAY = 86_400
-"""Seconds."""
+"""Seconds of a day."""
 MOST_DIM = 1 << 18
-"""Numbers of a row, which has at most `MOST_ROW_BYTES` of `ctrlab.embedding.store.segments`."""
+"""The most numbers of a row, which has at most `MOST_ROW_BYTES` of `ctrlab.embedding.store.segments`."""
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What stands behind a field of `Task`.
+    """The description of a field of `Task`.
 
     Attributes:
-        says: what it is, for `--help`.
-        least, most: its limits. Beyond them is a slip of the unit, or nothing that one could train.
-        unit: of the limits, where it is not plain.
-        whole: whether it is a whole number.
-        option: the command's name for it, where that has another unit. parts: how many of these units are one of the field's.
+        says: what the field is, for `--help`.
+        least, most: its limits. Values beyond them are a mistake of the unit, or can't be trained.
+        unit: unit of the limits, if it is not obvious.
+        whole: whether the field is a whole number.
+        option: the command's name for the field, if the option has another unit.
+        parts: number of the option's units in one of the field's.
     """
 
     says: str
@@ -42,7 +45,7 @@ class Meaning:
         return value * self.parts if self.option else value
 
     def of_option(self, given: Any) -> Any:
-        """The field's value of what an option is given."""
+        """The field's value for the value of an option."""
         return given / self.parts if self.option else given
 
 
@@ -56,10 +59,10 @@ def _count(default: int, says: str, least: int, most: float) -> Any:
 
 @dataclass(frozen=True)
 class Task(Plain):
-    """What is to be trained, on which workers. Bytes, seconds, and one currency.
+    """A training and its workers, in bytes, seconds, and one currency.
 
-    `fixed`, `per_example`, `reads`, `writes` and `price` are placeholders, not measurements: put in those of your model, your
-    workers and their disks.
+    `fixed`, `per_example`, `reads`, `writes` and `price` are placeholders, not measurements: replace them by those of your model,
+    your workers and their disks.
 
     Raises:
         CtrlabError: a number is not within its limits.
@@ -127,10 +130,10 @@ class Task(Plain):
 
     @property
     def rows(self) -> float:
-        """Ids with a row."""
+        """Number of ids with a row."""
         return self.ids * self.admission
 
 
 def meanings() -> dict[str, Meaning]:
-    """{a field of `Task`: what stands behind it}, in order."""
+    """{field of `Task`: its `Meaning`}, in order."""
     return {field.name: field.metadata["meaning"] for field in dataclasses.fields(Task)}

@@ -1,4 +1,4 @@
-"""What a step of several workers must send at least: the bound that measured bytes are held against.
+"""The least traffic of a step of several workers: the bound with which measured bytes are compared.
 
     gradients of the dense weights   2 (W - 1) / W * 4 bytes of each number    a ring all-reduce
     distinct keys of other workers   4 bytes each; of a variable 16,           once, to their owners
@@ -32,11 +32,11 @@ class Traffic(Plain):
     """The least bytes that a worker sends per step, the mean over the workers.
 
     Attributes:
-        dense: of the gradients that all need.
-        keys: the ids of rows that others have.
-        rows: those rows, sent by their owners.
-        row_gradients: what they get back.
-        distinct: the number of distinct keys of a worker's part of the batch, its own and the others'.
+        dense: bytes of the gradients that all workers need.
+        keys: bytes of the ids of rows that others hold.
+        rows: bytes of those rows, sent by their owners.
+        row_gradients: bytes of the gradients that the owners get back.
+        distinct: the number of distinct keys in a worker's part of the batch, those of its own rows and of other workers'.
     """
 
     dense: float
@@ -71,7 +71,7 @@ def least(build: Callable[[], object], parts: Sequence[Mapping[str, tf.Tensor]])
 
 
 class _Counted(SharedBatch):
-    """Counts the distinct keys of a worker's part. Its lookups answer with rows of worker 0, right in nothing but their shape."""
+    """Counts the distinct keys of a worker's part. Its lookups return rows of worker 0, of which only the shape is right."""
 
     def __init__(self, shard: Shard):
         self.shard, self.rows = shard, None

@@ -1,14 +1,14 @@
-"""How long a step of many workers takes, computed from its parts, and where more workers no longer make it shorter.
+"""Simulates the time of a step of many workers from its parts, and finds where more workers no longer shorten it.
 
     step = compute + launches + copies + reduce + exchange
 
     compute     a part per step, and one per example of the worker's B / W
-    launches    of kernels, where the host is slower with them than the device is with its work
+    launches of kernels, if the host is slower with them than the device with its work
     copies      of the batch to the devices
     reduce      the gradients of the dense weights, summed over all workers: a ring all-reduce
     exchange    ids to the workers that have their rows, rows back, their gradients again: all-to-all
 
-Nothing of it is hidden behind computing: `ctrlab bench workers` finds that a link's seconds add to the step. Plain arithmetic on
+No part is hidden behind computing: `ctrlab bench workers` finds that a link's seconds add to the step. It is plain arithmetic on
 NumPy arrays; `constants` has numbers to begin with, each with its source. A message of n bytes takes alpha + beta n seconds on a
 link: Hockney, "The communication challenge for MPP", 1994.
 """

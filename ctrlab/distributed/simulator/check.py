@@ -1,12 +1,12 @@
-"""The simulator against real steps: constants are fitted to some of the steps that `ctrlab bench workers` measured.
+"""Checks the simulator with real steps: constants are fitted to some of the steps that `ctrlab bench workers` measured.
 
     fixed, per_example     the line through the steps of one process that had the machine for itself
     sharing, per_id        what exchanges cost besides: fitted, with
     message                what a message costs a thread, and
     byte                   what a byte costs a host at least
 
-Workers of the bench are processes of one machine, which share its cores. Links without a rate carry large packets, so that
-`byte` is not asked of them.
+Workers of the bench are processes of one machine, which share its cores. Links without a rate carry large packets, so `byte` does
+not apply to them.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from ctrlab.distributed.simulator.measured import Measured
 
 FRAME = 1514 / 1448
-"""Bytes of an Ethernet frame over those that TCP carries in it."""
+"""Bytes of an Ethernet frame divided by the bytes that TCP carries in it."""
 PADDING = 17 / 16
-"""Bytes of ids and rows over those needed: `collectives.SIZES`."""
+"""Sent bytes of ids and rows divided by the needed ones, because of padding to `collectives.SIZES`."""
 BYTES = np.arange(0, 60, 0.5) * 1e-9
-"""Seconds per byte that are tried for a host."""
+"""The values of seconds per byte that are tried for a host."""
 MANY = 10**6
-"""More workers than there are, so that all are of one node: they share its cores, and each has a link of its own."""
+"""More workers per node than exist, so that all belong to one node: they share its cores, and each has its own link."""
 
 
 @dataclass(frozen=True)
 class Setting(Plain):
-    """A measured setting and what the simulator says of it.
+    """A measured setting and its simulation.
 
     Attributes:
-        megabits: of each worker's link; None: as fast as the machine.
-        measured, simulated: seconds of a step.
+        megabits: rate of each worker's link, in Mbit/s; None: as fast as the machine.
+        measured, simulated: seconds per step.
     """
 
     workers: int
@@ -83,12 +83,12 @@ class Fitted(Plain):
         return float(step(self.model, self.cluster(megabits), workers, batch).seconds)
 
     def settings(self, measured: Sequence[Measured]) -> list[Setting]:
-        """Each of these `Measured` beside what is simulated."""
+        """Each of these `Measured` beside its simulated seconds."""
         return settings(measured, lambda m: self.seconds(m.workers, m.batch, m.megabits))
 
 
 def settings(measured: Sequence[Measured], seconds: Callable[[Measured], float]) -> list[Setting]:
-    """Each of these `Measured` beside the seconds that a model says of it."""
+    """Each of these `Measured` beside the seconds that a model predicts."""
     return [Setting(m.workers, m.batch, m.megabits, float(np.median(m.seconds)), seconds(m)) for m in measured]
 
 
@@ -97,9 +97,8 @@ class Errors(Plain):
     """Relative errors of several settings.
 
     Attributes:
-        worst: the largest, without its sign.
-        bias: their mean, with signs: below 0, too little time is promised.
-        spread: their standard deviation about it.
+        worst: the largest absolute error. bias: the mean error; below 0, the predicted times are too short.
+        spread: the standard deviation of the errors.
     """
 
     worst: float
@@ -113,15 +112,11 @@ class Errors(Plain):
 
 
 def fit(measured: Sequence[Measured], alone: Sequence[Measured], cores: float) -> Fitted:
-    """The constants with the least squared relative error over the settings' medians, none below 0.
+    """Fits the constants with the least squared relative error over the settings' medians, none below 0.
 
-    Args:
-        measured: the bench's `Measured` of several workers. Those of one batch size or one number of workers leave open which
-            constant is which.
-        alone: those of one process.
-        cores: of the machine.
-    Raises:
-        CtrlabError: not of one model and one number of threads; fewer settings than constants; or a number that can't be.
+    Args: measured: the bench's `Measured` of several workers. A single batch size or number of workers can't separate the
+    constants. alone: those of one process. cores: number of cores of the machine. Raises: CtrlabError: the settings are not of
+    one model and one number of threads, or fewer than the constants; or a number is invalid.
     """
     _require(measured, alone)
     model = _model(measured, alone)
@@ -183,14 +178,13 @@ def _model(measured: Sequence[Measured], alone: Sequence[Measured]) -> Model:
 
 @dataclass(frozen=True)
 class Checked(Plain):
-    """Constants that were fitted to some settings, and what they say of others; beside them the null model.
+    """Constants that were fitted to some settings, and their predictions for others; beside them the null model.
 
     Attributes:
         fitted: the constants.
-        used: the settings that they were fitted to.
-        held_out: those that they were not.
-        null: fitted to the same settings.
-        null_used, null_held_out: the same settings in the same order, with what it says.
+        used: the settings to which they were fitted. held_out: the other settings.
+        null: the null model, fitted to the same settings.
+        null_used, null_held_out: the same settings in the same order, with the null model's predictions.
     """
 
     fitted: Fitted
@@ -202,7 +196,7 @@ class Checked(Plain):
 
     @property
     def errors(self) -> Errors:
-        """Of the settings that were held out."""
+        """The errors on the settings that were held out."""
         return Errors.of(self.held_out)
 
     @property
@@ -213,13 +207,13 @@ class Checked(Plain):
 def check(
     measured: Sequence[Measured], alone: Sequence[Measured], others: Sequence[Measured], held_rate: float, cores: float
 ) -> Checked:
-    """Fits to the settings without links of this rate, and checks on those with them, and on others.
+    """Fits to the settings whose links do not have this rate, and checks on those that do, and on `others`.
 
     Args:
-        measured, alone: of one record.
+        measured, alone: settings of one record.
         others: settings of another record, all held out.
     Raises:
-        CtrlabError: no such rate can be; nothing is held out, or steps of another model; `fit` refuses the others.
+        CtrlabError: the rate is invalid; nothing is held out, or steps of another model are; or as in `fit`.
     """
     require.numbers("The rate of links that are held out", held_rate, 0, above=True, single=True)
     used = [m for m in measured if m.megabits != held_rate]

@@ -1,4 +1,4 @@
-"""What workers run on: the links between them, and the hosts that drive them."""
+"""The hardware of workers: the links between them, and the hosts that drive them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Link(Plain):
 
     Attributes:
         latency: seconds per message (alpha).
-        per_byte: seconds (beta); 8e-9 is 1 Gbit/s.
+        per_byte: seconds per byte (beta); 8e-9 is 1 Gbit/s.
     """
 
     latency: float
@@ -29,7 +29,7 @@ class Link(Plain):
 
     @classmethod
     def of(cls, *, megabits: float, latency: float) -> Link:
-        """A link of so many megabits per second.
+        """A link with this rate, in megabits per second.
 
         >>> Link.of(megabits=1_000, latency=50e-6).per_byte
         8e-09
@@ -41,19 +41,19 @@ class Link(Plain):
 
 @dataclass(frozen=True)
 class Host(Plain):
-    """The processors that drive the workers of a node. What a thread does takes longer where threads outnumber the cores.
+    """The processors that drive the workers of a node. A thread's work takes longer if there are more threads than cores.
 
     Attributes:
-        cores: of a node.
-        threads: that each worker keeps busy.
-        busy: threads beside those, which read and parse input.
-        computes: whether the workers' own computing is done by these cores, too; False with accelerators.
+        cores: number of cores per node.
+        threads: number of threads that each worker keeps busy.
+        busy: number of further busy threads, which read and parse input.
+        computes: whether these cores also do the workers' own computing; False with accelerators.
         launch: seconds of a thread per kernel that it launches on a device.
-        tensor: seconds of a thread per tensor that it hands to a device.
+        tensor: seconds of a thread per tensor that it passes to a device.
         copy: seconds per byte from the host's memory to a device.
-        loop: whether one loop hands the batch to all devices of a node, one after the other; False: a process per worker.
+        loop: whether one loop passes the batch to all devices of a node, one after the other; False: a process per worker.
         message: seconds of a thread per message to another worker.
-        byte: seconds per byte that a host needs at least, whatever the link: packets take their time, too.
+        byte: least seconds per byte of the host for any link, because packets take CPU time, too.
     """
 
     cores: float
@@ -73,16 +73,16 @@ class Host(Plain):
         require.kinds("A host", self, computes=bool, loop=bool)
 
     def slower(self, workers: Numbers) -> Numbers:
-        """How many times as long a thread takes on a node with so many workers: threads over cores, at least 1."""
+        """The factor by which a thread is slower on a node with this number of workers: threads over cores, at least 1."""
         return np.maximum(1.0, (workers * self.threads + self.busy) / self.cores)
 
 
 @dataclass(frozen=True)
 class Cluster(Plain):
-    """Nodes of equal workers. Workers of a node share its link to the other nodes.
+    """Nodes of equal workers. The workers of a node share its link to the other nodes.
 
     Attributes:
-        per_node: workers of a full node.
+        per_node: number of workers per full node.
         inside: the link between two workers of a node.
         between: the link of a node to the others.
     """

@@ -1,8 +1,8 @@
 """Numbers of GPU clusters to simulate with, from what others published, in seconds, bytes and FLOP/s.
 
 They were written down before any published conclusion was simulated with them (`published`), but for `COMPILED`, which was
-counted anew. Of AWS's trainings the source says few numbers, such as 3 TB and 4 million parameters. The GPUs (V100), their hosts
-and network, the batch, the columns and the tables are assumptions of ours.
+counted anew. For AWS's trainings the source gives few numbers, such as 3 TB and 4 million parameters. The GPUs (V100), their
+hosts and network, the batch, the columns and the tables are our assumptions.
 
 Latencies of links are NCCL's `hwLat`, per step of a ring. Its `baseLat`, 8.4 us per ring of any size, is left out: it is the same
 for all numbers of GPUs above one. NCCL, src/graph/tuning.cc (Ring, Simple).
@@ -30,15 +30,18 @@ COPY = 1 / 12e9
 LAUNCH = 10e-6
 """Seconds of a host's thread per kernel. "On the order of 10 us": Modal's GPU Glossary, "Overhead"."""
 KERNELS = 800
-"""Launched per step of a DLRM: Agrawal, "Deep Learning Recommendation Model (DLRM)", 2020, counted on a T4."""
+"""Number of kernels that are launched per step of a DLRM: Agrawal, "Deep Learning Recommendation Model (DLRM)", 2020, counted
+on a T4.
+"""
 
 COMPILED = 260 / 336
-"""Launches that XLA leaves of stock TensorFlow's, of a DLRM, like for like. Counted: `data/measurements/simulator.json`.
+"""The share of stock TensorFlow's launches that XLA leaves, for the same DLRM. Counted: `data/measurements/simulator.json`.
 
-Counted in what XLA compiles for a CPU. For a GPU it may leave fewer, so a published share of launches may fall further than this.
+It is counted in code that XLA compiles for a CPU. For a GPU it may leave fewer, so a published share of launches may fall further
+than this.
 """
 TENSOR = 18e-6
-"""Seconds of a thread of Python per tensor that it hands to TensorFlow. Measured: the same file."""
+"""Seconds of a Python thread per tensor that it passes to TensorFlow. Measured: the same file."""
 
 WIDE_DEEP = 989 * 1_024 + 4 * 1_024 * 1_024 + 1_024 + 5 * 1_024 + 1
 """Dense weights of NVIDIA's Wide & Deep: 976 embedding numbers and 13 others, five layers of 1,024, one logit.
@@ -67,27 +70,31 @@ DLRM_V100_EIGHT, DLRM_A100_EIGHT = 3.13e6, 10.9e6
 """The same on eight of them."""
 
 MOVED = 6
-"""Times that a number of a row passes the memory when a gradient is applied: gradient, weight and slot, each read and written."""
+"""Memory accesses per number of a row when a gradient is applied: gradient, weight and slot, each read and written."""
 
 CORES_PER_GPU = 8
-"""Of Amazon EC2's p3 instances, on which AWS's trainings are assumed to have run."""
+"""CPU cores per GPU of Amazon EC2's p3 instances, on which AWS's trainings are assumed to have run."""
 DGX1_CORES, DGX_A100_CORES = 40, 128
-"""Of NVIDIA's servers with eight V100 and eight A100: their data sheets."""
+"""CPU cores of NVIDIA's servers with eight V100 and eight A100: their data sheets."""
 INPUT_THREADS = 16
-"""That read and parse: the parallelism of interleave and map in "Optimizing CTR Model Training on 1B+ Datapoints", AWS, 2024."""
+"""Number of threads that read and parse: the parallelism of interleave and map in "Optimizing CTR Model Training on 1B+
+Datapoints", AWS, 2024.
+"""
 AWS_EXAMPLE_BYTES = 3_000
-"""3 TB and a billion examples: the same source."""
+"""Bytes per example: 3 TB for a billion examples, by the same source."""
 AWS_PARAMETERS = (3e6, 4e6, 10e6)
-"""Its models: "around 4 million", and the range for which few GPUs were faster."""
+"""Numbers of parameters of its models: "around 4 million", and the range for which few GPUs were faster."""
 AWS_BATCH = 2_048
-"""An assumption, as the source names none: the ladder's `large_batch`. See `published` for the batches of a conclusion."""
+"""Examples per step, an assumption because the source names none: the ladder's `large_batch`. See `published` for the batches
+of a conclusion.
+"""
 CRITEO_IDS, CRITEO_DIM = 26, 16
-"""Id columns of Criteo's set, and the dimension of DeepRec's DeepFM on it: assumed where a source names no tables."""
+"""Number of id columns of Criteo's set, and the dimension of DeepRec's DeepFM on it: assumed if a source names no tables."""
 COLUMNS = 39
-"""Tensors per batch, assumed where a source names none: those of the contest's data and of Criteo's."""
+"""Numbers of tensors per batch, assumed if a source names none: those of the contest's data and of Criteo's."""
 
 
 def per_row(dim: float, memory: float) -> float:
-    """Seconds to apply a row's gradient on a device with so many bytes per second: its least traffic."""
+    """Seconds to apply a row's gradient on a device with this memory bandwidth, in bytes per second: the least traffic."""
     require.numbers("A device's bytes per second", memory, 0, above=True, single=True)
     return MOVED * FLOAT * dim / memory

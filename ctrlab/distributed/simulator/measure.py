@@ -1,4 +1,5 @@
-"""What the simulator takes from this machine: a step of one process, by examples, and the distinct ids of its batches.
+"""Measures the simulator's inputs on this machine: a step of one process, by number of examples, and the distinct ids of its
+batches.
 
 distinct    distinct ids of batches of generated rows, counted
 seconds     a step of one process, by examples: the line through them is `fixed` and `per_example`
@@ -26,7 +27,7 @@ from ctrlab.whole_batch import Shard
 
 BATCHES = 8
 COUNTED = (64, 256, 1_024, 4_096, 16_384)
-"""Examples whose distinct ids are counted."""
+"""Numbers of examples whose distinct ids are counted."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,8 @@ class Job:
     """A training whose steps are measured.
 
     Attributes:
-        model, embedding, profile: their names.
-        optimizations: names of rungs.
-        seed: of weights and rows.
+        model, embedding, profile: names.
+        optimizations: names of rungs. seed: determines weights and rows.
     """
 
     model: str
@@ -54,9 +54,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Launches(Plain):
-    """Ops of a step, forward and backward, that launch work: of the graph, and after XLA has fused them for a CPU.
-
-    Inputs, constants and views are counted on neither side. XLA fuses more for a GPU, so that there fewer may be left.
+    """The number of ops of a step, forward and backward, that launch work: in the graph, and after XLA has fused them for a CPU.
+    Inputs, constants and views are not counted. XLA fuses more for a GPU, so fewer may be left there.
     """
 
     ops: int
@@ -72,16 +71,16 @@ class Launches(Plain):
 
 @dataclass(frozen=True)
 class Parts(Plain):
-    """What was measured.
+    """The measured inputs of the simulator.
 
     Attributes:
-        model: whose step.
-        examples: of the steps that were timed.
-        seconds: of each, by repetition.
-        distinct: of the model's own data.
-        tensor: seconds that a thread of Python takes to hand a small tensor to TensorFlow, as a loop over devices does for each
+        model: the model whose step was timed.
+        examples: the numbers of examples of the timed steps.
+        seconds: for each of them, seconds per step by repetition.
+        distinct: the distinct ids of the model's own data.
+        tensor: seconds that a Python thread takes to pass a small tensor to TensorFlow, as a loop over devices does for each
             column.
-        launches: of DLRM on Criteo's columns, which have no lists: XLA compiles no ragged tensors.
+        launches: those of DLRM on Criteo's columns, which have no lists, because XLA does not compile ragged tensors.
     """
 
     model: str
@@ -93,12 +92,12 @@ class Parts(Plain):
 
     @property
     def line(self) -> tuple[float, float]:
-        """(fixed, per_example), seconds."""
+        """(fixed, per_example): seconds per step, and per example."""
         return line_through(dict(zip(self.examples, self.seconds)))
 
 
 def step_seconds(job: Job, examples: Sequence[int]) -> tuple[tuple[float, ...], ...]:
-    """Of steps of one process, in rounds over all sizes; their batches were read before."""
+    """Seconds of steps of one process, in rounds over all sizes; their batches were read before."""
     runs = {n: Run(job.spec(n)) for n in examples}
     batches = {n: list(run.read().take(BATCHES)) for n, run in runs.items()}
 
@@ -110,7 +109,7 @@ def step_seconds(job: Job, examples: Sequence[int]) -> tuple[tuple[float, ...], 
 
 
 def counted(job: Job) -> Distinct:
-    """Distinct ids of the first rows of the model's data, of all tables together."""
+    """The distinct ids in the first rows of the model's data, over all tables."""
     sizes = [n for n in COUNTED if n <= profiles.current(job.profile).rows]
     run = Run(job.spec(sizes[-1]))
     features, _ = next(iter(run.read()))
@@ -121,10 +120,10 @@ def counted(job: Job) -> Distinct:
 
 
 def vocabulary(model: Callable[[], object]) -> float:
-    """Rows of all tables of a model with hashed ids: no batch has more distinct ones.
+    """The number of rows of all tables of a model with hashed ids; no batch has more distinct ids.
 
     Args:
-        model: builds it.
+        model: a function that builds the model.
     """
     rows = 0
     for index in range(2):

@@ -15,12 +15,11 @@ class Measured(Plain):
 
     Attributes:
         model, batch, workers: B examples are shared among W workers.
-        megabits: of each worker's link per second, each way; None: as fast as the machine.
-        seconds: of a step, by block; round i is the same in all of a group.
-        bytes, packets: that a worker sent per step on average.
-        reduces, exchanges: all-reduces and all-to-alls of a step.
-        least: what it must send.
-        threads: of each worker's ops.
+        megabits: rate of each worker's link in Mbit/s, each way; None: as fast as the machine.
+        seconds: seconds per step, by block; round i is the same in all settings of a group.
+        bytes, packets: bytes and packets that a worker sent per step, on average.
+        reduces, exchanges: number of all-reduces and all-to-alls per step.
+        least: the least traffic per step. threads: number of threads of each worker's ops.
     """
 
     model: str
@@ -41,22 +40,22 @@ class Measured(Plain):
         return 0.0 if self.megabits is None else 8 * self.bytes / (1e6 * self.megabits)
 
     def most_hidden(self, alone: Measured) -> float:
-        """The largest share of `link_seconds` that one worker's own computing, `alone`, could hide."""
+        """The largest fraction of `link_seconds` that could overlap with one worker's own computing, whose steps are `alone`."""
         return min(1.0, Interval.of(alone.seconds).median / self.link_seconds)
 
     def hidden(self, free: Measured) -> Interval:
-        """The share of `link_seconds` by which the step does not get longer: hidden behind the computing."""
+        """The fraction of `link_seconds` that is hidden behind computing, because it does not lengthen the step of `free`
+        links.
+        """
         return Interval.of([1 - (slow - fast) / self.link_seconds for slow, fast in zip(self.seconds, free.seconds)])
 
 
 @dataclass(frozen=True)
 class Found(Plain):
-    """What `bench` measured.
+    """The measurements of `bench`.
 
-    Attributes:
-        measured: of several workers, over links.
-        alone: of one process without exchanges, with the `batch` examples of one worker: one for each of `measured` without a
-            rate, in the same order.
+    Attributes: measured: steps of several workers, over links. alone: steps of one process without exchanges, with the examples
+    of one worker as `batch`: one for each of `measured` without a rate, in the same order.
     """
 
     measured: tuple[Measured, ...]
@@ -66,6 +65,6 @@ class Found(Plain):
         return next(m for m in self.measured if (m.batch, m.workers, m.megabits) == (batch, workers, megabits))
 
     def part(self, of: Measured) -> Measured:
-        """One worker's part of that, alone, in the same rounds."""
+        """The measurement of one worker's part of these steps, without exchanges, in the same rounds."""
         free = [m for m in self.measured if m.megabits is None]
         return next(alone for alone, m in zip(self.alone, free) if (m.batch, m.workers) == (of.batch, of.workers))

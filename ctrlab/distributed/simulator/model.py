@@ -1,4 +1,4 @@
-"""What of a model decides how long a step of many workers takes."""
+"""The properties of a model that determine the time of a step of many workers."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from ctrlab.errors import CtrlabError
 from ctrlab.plain import Plain
 
 FLOAT = 4
-"""Bytes of a number."""
+"""Bytes per number."""
 FLOPS = 6
-"""Per dense weight and example: a multiply-add forward, two backward."""
+"""Flops per dense weight and example: a multiply-add forward, two backward."""
 BINS = 4_000
-"""Of ranks, over which Zipf's law is summed."""
+"""Number of bins of ranks over which Zipf's law is summed."""
 SIZES = 2.0 ** np.arange(41)
-"""Examples for which it is."""
+"""Numbers of examples for which Zipf's law is summed."""
 
 
 @dataclass(frozen=True)
 class Distinct(Plain):
-    """How many distinct ids a batch has: counts at some sizes, and between them a straight line in logarithms.
+    """The number of distinct ids of a batch: counts at some sizes, and between them straight lines in logarithms.
 
-    Below the smallest size, ids are in proportion to examples. Beyond the largest, the last line goes on up to the vocabulary; if
-    that is not known, nothing is said. A single size means that no id comes twice, whatever the batch.
+    Below the smallest size, ids are proportional to examples. Beyond the largest, the last line continues up to the vocabulary;
+    if that is unknown, larger batches are refused. A single size means that no id comes twice in any batch.
 
     Attributes:
         examples, ids: both ascending, at least one of each.
-        vocabulary: V, the number of ids that there are; None: not known.
+        vocabulary: V, the number of existing ids; None: unknown.
     Raises:
-        CtrlabError: they do not ascend, one is not above 0, or there are more ids than the vocabulary has.
+        CtrlabError: the numbers do not ascend, one is not above 0, or there are more ids than the vocabulary has.
     """
 
     examples: tuple[float, ...]
@@ -57,15 +57,15 @@ class Distinct(Plain):
     def zipf(
         cls, rows: float, exponent: float, per_example: float = 1.0, *, first: float = 0.0, last: float = math.inf
     ) -> Distinct:
-        """Expected counts where id number k of `rows` comes with probability in proportion to 1 / k^exponent.
+        """Expected counts if id number k of `rows` has a probability proportional to 1 / k^exponent.
 
             E[distinct of n] = sum over k of 1 - (1 - p_k)^n
 
         Args:
-            per_example: ids that an example draws, each by itself.
+            per_example: number of ids that an example draws independently.
             first, last: count only the ids with first < k <= last.
         Raises:
-            CtrlabError: a number that can't be.
+            CtrlabError: a number is invalid.
 
         >>> 600 < Distinct.zipf(1_000, exponent=0)(1_000) < 640  # 1 - 1 / e of them
         True
@@ -88,10 +88,10 @@ class Distinct(Plain):
         return cls(tuple(SIZES.tolist()), tuple(np.maximum.accumulate(ids).tolist()), vocabulary)
 
     def __call__(self, examples: Numbers) -> Numbers:
-        """The number of distinct ids of a batch of so many examples.
+        """The number of distinct ids of a batch with this number of examples.
 
         Raises:
-            CtrlabError: more examples than were counted, of ids whose vocabulary is not known.
+            CtrlabError: there are more examples than were counted, and the vocabulary is unknown.
         """
         sizes, counts = np.array(self.examples), np.array(self.ids)
         known = len(sizes) == 1 or self.vocabulary is not None
@@ -109,22 +109,24 @@ class Model(Plain):
     """A model on one kind of worker.
 
     Attributes:
-        dense: numbers that every worker has whole.
-        fixed: seconds of a worker per step, whatever its part of the batch.
-        per_example: seconds of a worker.
-        ids: looked up per example.
-        dim: numbers of a table row.
-        id_bytes: of an id on the network. Here a dense table's takes 4, a variable's, with how often it came, 16.
-        distinct: how many of a batch's ids are distinct.
-        sharded: whether each table row lies on one worker; False: each has whole tables, and all gradients of rows go to all.
-        per_row: seconds to apply the gradient of an id of another worker's example, where tables are whole everywhere.
-        kernels: launched per step, on a device.
+        dense: number of weights that every worker has whole.
+        fixed: seconds of a worker per step, independent of its part of the batch.
+        per_example: seconds of a worker per example.
+        ids: number of ids looked up per example.
+        dim: numbers per table row.
+        id_bytes: bytes of an id on the network: 4 for a dense table, 16 for a variable, with the id's number of occurrences.
+        distinct: gives the number of distinct ids of a batch.
+        sharded: whether each table row lies on one worker; False: each worker has whole tables, and all gradients of rows go to
+            all.
+        per_row: seconds to apply the gradient of an id of another worker's example, if tables are whole on each worker.
+        kernels: number of kernels launched per step, on a device.
         tensors, bytes: of which an example's input consists.
-        reductions: ring all-reduces per step: one for each bucket of gradients.
-        exchanges: all-to-alls per step: of ids, rows and gradients of rows, and of small sums, which take one round trip.
+        reductions: number of ring all-reduces per step: one for each bucket of gradients.
+        exchanges: number of all-to-alls per step: of ids, rows and gradients of rows, and of small sums, which take one round
+            trip.
         sharing: seconds of a worker per step for the exchanges' own ops, if there is another worker.
-        per_id: the same per distinct id: it is found, sorted by its owner, and its row is put in place.
-        padding: bytes of ids and rows that travel, over those needed.
+        per_id: seconds per distinct id for this: it is found, sorted by its owner, and its row is put in place.
+        padding: sent bytes of ids and rows, divided by the needed ones.
     """
 
     dense: float
@@ -158,7 +160,7 @@ def line_through(seconds: dict[int, Sequence[float]]) -> tuple[float, float]:
     Args:
         seconds: {examples: measured seconds of such steps}.
     Raises:
-        CtrlabError: fewer than two numbers of examples, one without times, or a number that is not finite and above 0.
+        CtrlabError: there are fewer than two numbers of examples, one has no times, or a number is not finite and above 0.
     """
     if len(seconds) < 2 or not all(map(np.size, seconds.values())):
         raise CtrlabError(

@@ -1,4 +1,4 @@
-"""The null model: the least that one would write down, beside which a simulator is judged.
+"""The null model: the simplest plausible formula, with which the simulator is compared.
 
     step = max(1, threads W / cores) (fixed + per_example B / W) + link + per_worker W
 
@@ -6,7 +6,8 @@
     link                 bytes that were measured over the link's rate: the simulator computes its bytes
     per_worker           the one constant that is fitted to steps of several workers
 
-It knows no rows, messages or sums, so it says nothing of models and batches whose bytes were not measured, nor of machines apart.
+It does not model rows, messages or sums. So it predicts nothing for models and batches whose bytes were not measured, nor for
+separate machines.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Null(Plain):
-    """Its constants.
+    """The constants of the null model.
 
     Attributes:
-        fixed, per_example: seconds of one process.
-        host: whose cores the workers share.
-        per_worker: seconds of a step for each worker.
+        fixed, per_example: seconds of one process per step, and per example.
+        host: the host whose cores the workers share.
+        per_worker: seconds per step for each worker.
     """
 
     fixed: float
@@ -49,7 +50,7 @@ class Null(Plain):
         return float(self.host.slower(of.workers)) * compute + of.link_seconds + self.per_worker * of.workers
 
     def fit(self, measured: Sequence[Measured]) -> Null:
-        """The same with the `per_worker` of least squared relative error over the settings' medians, at least 0."""
+        """The null model with `per_worker` fitted: least squared relative error over the settings' medians, at least 0."""
         medians = np.array([np.median(m.seconds) for m in measured])
         workers = np.array([m.workers for m in measured]) / medians
         left = 1 - np.array([replace(self, per_worker=0.0).seconds(m) for m in measured]) / medians

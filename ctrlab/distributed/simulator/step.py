@@ -33,12 +33,12 @@ class Step:
 
     @property
     def launch_share(self) -> np.ndarray:
-        """Of the step, in which the device waits for the next launch; 0 of a step that takes no time."""
+        """The fraction of the step in which the device waits for the next launch; 0 if the step takes no time."""
         return np.divide(self.launches, self.seconds, out=np.zeros_like(self.launches), where=self.seconds > 0)
 
 
 def step(model: Model, cluster: Cluster, workers: Numbers, examples: Numbers) -> Step:
-    """One step of `examples` in all, dealt out evenly.
+    """Simulates one step with `examples` examples in total, dealt out evenly.
 
     Args:
         workers: at least 1; nodes are filled one after the other.
@@ -63,7 +63,7 @@ def step(model: Model, cluster: Cluster, workers: Numbers, examples: Numbers) ->
 
 
 def sent(model: Model, workers: Numbers, examples: Numbers) -> np.ndarray:
-    """Bytes that a worker sends per step of `examples` in all, (W - 1) / W of what it has: its own part does not travel.
+    """Bytes that a worker sends per step of `examples` in total: (W - 1) / W of its data, because its own part is not sent.
 
     Args:
         workers: at least 1; may be an array, as `examples` may.
@@ -99,7 +99,7 @@ def all_to_all(size: Numbers, times: float, cluster: Cluster, workers: Numbers) 
 
         T = alpha + (W - 1) message + (W - 1) / W bytes beta
 
-    All messages are under way at once, so their latencies pass together; a host handles one after the other. Workers of a node
+    All messages are sent at once, so their latencies overlap; a host handles one after the other. Workers of a node
     send to other nodes over one link.
 
     Source: TensorFlow's tensorflow/core/common_runtime/all_to_all.cc, which posts all sends and receives of a worker together.
@@ -115,14 +115,14 @@ def all_to_all(size: Numbers, times: float, cluster: Cluster, workers: Numbers) 
 
 
 def _exchanged(model: Model, cluster: Cluster, workers: np.ndarray, each: np.ndarray) -> np.ndarray:
-    """A worker's distinct ids to their owners, their rows back, the rows' gradients again."""
+    """Seconds of the exchanges: a worker's distinct ids to their owners, their rows back, and the rows' gradients."""
     if not model.dim:
         return np.zeros_like(workers)
     return all_to_all(_exchanged_bytes(model, workers, each), model.exchanges, cluster, workers)
 
 
 def _gathered(model: Model, cluster: Cluster, workers: np.ndarray, each: np.ndarray) -> np.ndarray:
-    """The gradient of every id of every example to every worker: a ring all-gather, half of an all-reduce."""
+    """Seconds to send the gradient of every id of every example to every worker: a ring all-gather, half of an all-reduce."""
     return all_reduce(_gathered_bytes(model, workers * each), 1.0, cluster, workers) / 2
 
 
@@ -135,7 +135,7 @@ def _gathered_bytes(model: Model, examples: np.ndarray) -> np.ndarray:
 
 
 def _bytes_of_row(model: Model, times: int) -> float:
-    """Of an id, and its row or gradient so many times; 0 of a model without tables."""
+    """Bytes of an id, and of its row or gradient this many times; 0 for a model without tables."""
     return model.id_bytes + times * FLOAT * model.dim if model.dim else 0.0
 
 
@@ -161,7 +161,7 @@ def _nodes(cluster: Cluster, workers: np.ndarray) -> np.ndarray:
 
 
 def links(cluster: Cluster, workers: Numbers) -> tuple[Costs, Costs]:
-    """Of the links inside of a node and between nodes, with what the host itself needs."""
+    """The costs of the links inside a node and between nodes, including the host's own time."""
     host = cluster.host
     message = host.message * host.slower(np.minimum(workers, cluster.per_node))
     both = (cluster.inside, cluster.between)

@@ -1,4 +1,4 @@
-"""Which number of workers is the fastest, over models, clusters and batches."""
+"""The fastest number of workers, over models, clusters and batches."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ MOST = 64
 
 
 def best(model: Model, cluster: Cluster, examples: Sequence[float], most: int = MOST) -> np.ndarray:
-    """The number of workers, at most so many, with the least seconds per step: int64, one for each number of examples.
-
-    Of two that are as fast, the smaller one.
+    """The number of workers, at most `most`, with the least seconds per step: int64, one for each number of examples. Of two
+    equally fast numbers, the smaller one.
 
     Raises:
-        CtrlabError: `most` is no whole number of at least 1; `step` refuses the others.
+        CtrlabError: `most` is not a whole number of at least 1; or as in `step`.
     """
     require.numbers("The most workers", most, 1, whole=True, single=True)
     workers = np.arange(1, most + 1)[:, None]
@@ -29,7 +28,7 @@ def best(model: Model, cluster: Cluster, examples: Sequence[float], most: int = 
 
 
 def wider(model: Model, dense: float, rate: float) -> Model:
-    """The same model with another number of dense weights, on workers that attain so many FLOP/s."""
+    """The same model with another number of dense weights, on workers that attain this many FLOP/s."""
     require.numbers("A worker's FLOP/s", rate, 0, above=True, single=True)
     require.numbers("Dense weights", dense, 0, single=True)
     more = FLOPS * (dense - model.dense) / rate
@@ -52,10 +51,10 @@ def over_bandwidth(
 
 
 def speedup(model: Model, cluster: Cluster, more: int, fewer: int, examples: Sequence[float]) -> np.ndarray:
-    """How many times as fast `more` workers take a step as `fewer` do: float64, one for each number of examples.
+    """The speed of `more` workers relative to `fewer`, per step: float64, one for each number of examples.
 
     Raises:
-        CtrlabError: a step takes no time; `step` refuses the others.
+        CtrlabError: a step takes no time; or as in `step`.
     """
     slow, fast = (step(model, cluster, workers, np.atleast_1d(examples)).seconds for workers in (fewer, more))
     require.numbers("Seconds of steps that are compared", np.stack([slow, fast]), 0, above=True)
