@@ -9,33 +9,33 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from ctrlab.data.ray_cluster import cluster
 from ctrlab.distributed.launch import free_ports
 from ctrlab.distributed.place import Place, threads_of
 from ctrlab.errors import CtrlabError, WorkerLost
-from ctrlab.ray_cluster import cluster
 
 RETRIES = 3
 PLACE_SECONDS = 300
-"""For the cluster to have room for all workers."""
+"""Seconds within which the cluster must have room for all workers."""
 PRINT_SECONDS = 1.0
-"""For Ray to print here what the workers said last."""
+"""Seconds that Ray gets to print the workers' last output here."""
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
 def on_ray(count: int, work: Callable[[], Result], *, cpus: int | None = None, retries: int = RETRIES) -> Result:
-    """Runs `work` in `count` processes of Ray that train together, and returns what it returns in the first.
+    """Runs `work` in `count` processes of Ray that train together, and returns the result of the first.
 
     If a worker is lost, alone or with its machine, the others are ended and all start again. A run whose `Saving` has
-    `resume=True` then goes on from the last save of all workers. A worker that fails otherwise ends them for good.
+    `resume=True` then continues from the last save of all workers. Any other failure of a worker ends all of them.
 
     Args:
-        work: trains with the workers that `join()` gives it, in the folder of this process. It travels by pickle.
-        cpus: of each worker; None: all CPUs of the cluster are shared out.
-        retries: how often all start again.
+        work: trains with the workers that `join()` gives it, in the folder of this process. It is sent by pickle.
+        cpus: CPUs per worker; None: all CPUs of the cluster are divided.
+        retries: how often all workers may start again.
     Raises:
-        WorkerLost: workers were lost more often. CtrlabError: as of `work`; Ray is not installed, can't be reached or started, or
+        WorkerLost: workers were lost more often. CtrlabError: as in `work`; Ray is not installed, can't be reached or started, or
             has no room for the workers.
 
     >>> def work():
@@ -57,7 +57,7 @@ def on_ray(count: int, work: Callable[[], Result], *, cpus: int | None = None, r
 
 
 def _part_of_each(count: int) -> int:
-    """CPUs of a worker if as many go to each machine."""
+    """CPUs per worker if each machine gets the same number of workers."""
     import ray
 
     machines = [node["Resources"]["CPU"] for node in ray.nodes() if node["Alive"] and "CPU" in node["Resources"]]
@@ -80,7 +80,7 @@ def _attempt(count: int, work: Callable[[], Result], cpus: int) -> Result:
 
 @contextlib.contextmanager
 def _processes(count: int, cpus: int) -> Iterator[list]:
-    """A block with so many actors. They are ended with it."""
+    """A context with this number of actors, which end with it."""
     import ray
     from ray.util.placement_group import placement_group, remove_placement_group
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -99,7 +99,7 @@ def _processes(count: int, cpus: int) -> Iterator[list]:
 
 
 class _Worker:
-    """One process of Ray."""
+    """A worker in a process of Ray."""
 
     def __init__(self, index: int, cpus: int):
         self._index = index
@@ -124,10 +124,10 @@ class _Worker:
 
 
 def _got(reference, worker: int) -> Any:
-    """What a worker returned.
+    """Waits for the result of a worker.
 
     Raises:
-        WorkerLost: it is gone, or says that another is. Exception: what it raised.
+        WorkerLost: the worker has ended, or reports that another has. Exception: as raised by the worker.
     """
     import ray
 

@@ -17,9 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctrlab import data, ray_cluster
+from ctrlab import data
 from ctrlab.cli.data import convert as convert_command
 from ctrlab.cli.workers import ray as ray_command
+from ctrlab.data import ray_cluster
 from ctrlab.data.convert import convert
 from ctrlab.data.on_ray import ray_engine
 from ctrlab.data.raw import intake
@@ -88,7 +89,7 @@ def test_without_ray_one_sentence(monkeypatch):
 
 
 def test_a_cluster_that_is_not_there():
-    ask = "from ctrlab.ray_cluster import cluster\nwith cluster(): pass"
+    ask = "from ctrlab.data.ray_cluster import cluster\nwith cluster(): pass"
     nowhere = os.environ | {"RAY_ADDRESS": "127.0.0.1:1"}
     refused = subprocess.run([sys.executable, "-c", ask], env=nowhere, capture_output=True, text=True, timeout=60)
     said = "Ray can't be reached or started: RAY_ADDRESS is 127.0.0.1:1: Connection refused."

@@ -21,14 +21,14 @@ START_TRIES = 3
 
 @contextlib.contextmanager
 def cluster(processes: int | None = None) -> Iterator[int]:
-    """A block in which this process is connected to Ray; its value is the number of the cluster's CPUs.
+    """A context in which this process is connected to Ray; its value is the number of the cluster's CPUs.
 
-    A program that has called `ray.init`, or whose environment has `RAY_ADDRESS`, works with that cluster. Else the block has one
-    of its own: on loopback, with a token that only its processes know, without dashboard and usage reports. It leaves no files,
-    unless SIGKILL ends this process.
+    A program that has called `ray.init`, or whose environment has `RAY_ADDRESS`, works with that cluster. Otherwise the context
+    starts its own cluster: on loopback, with a token that only its processes know, without dashboard and usage reports. It leaves
+    no files, unless SIGKILL ends this process.
 
     Args:
-        processes: the CPUs of an own cluster; None: those of the machine.
+        processes: number of CPUs of a cluster that is started; None: those of the machine.
     Raises:
         CtrlabError: Ray is not installed, or can't be reached or started.
     """
