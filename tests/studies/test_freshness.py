@@ -18,6 +18,7 @@ def test_clicks_come_back_as_answers_that_learned_from_them():
     assert json.loads(json.dumps(found.to_json()))["clicks"] == found.clicks
 
 
+@pytest.mark.study
 def test_a_run_that_is_too_short_says_so():
     with pytest.raises(CtrlabError, match="measure for longer"):
         measure("din", LoopTimes(seconds=0.5), "tiny")
