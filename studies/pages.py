@@ -1,4 +1,4 @@
-"""What the benches of storage found, as pages of plots that need nothing else to be read."""
+"""The results of the benches of storage, as self-contained pages of plots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from studies.store.bench import BATCH, StoreBench
 
 
 def of_stores(found: Sequence[StoreBench]) -> str:
-    """How long the stores' reads took, a plot for each size of rows."""
+    """A page with the durations of the stores' reads, one plot per row size."""
     from ctrlab.profiling import charts  # plotly, which a server does without
 
     figures = []
@@ -24,7 +24,7 @@ def of_stores(found: Sequence[StoreBench]) -> str:
 
 
 def of_waits(found: Sequence[Waits]) -> str:
-    """The first round's waits against time."""
+    """A page with the first round's waits over time."""
     from ctrlab.profiling import charts
 
     figures = []

@@ -99,7 +99,7 @@ def zipf_ids(keys: int, seed: int) -> tf.Tensor:
 
 
 def _time(variants: dict, keys: int, baseline: str, profile: str | None, rows_of_key: int = 1) -> Comparison:
-    """`rows_of_key`: 1 for the value alone, more if the step also reads and writes slots."""
+    """Times a function on batches of ids. `rows_of_key`: 1 for the value alone, more if the step also reads and writes slots."""
     fetched = np.mean([len(np.unique(zipf_ids(keys, seed))) for seed in range(3)])
     work = Work(bytes=rows_of_key * BATCH * (8 + 4 * DIM), random_rows=rows_of_key * fetched, row_bytes=4 * DIM)
     traced = {name: tf.function(fn, autograph=False) for name, fn in variants.items()}
@@ -135,7 +135,7 @@ def _d_out() -> tf.Tensor:
 
 
 def _step_of(variable: EmbeddingVariable):
-    """A function: ids [n] -> the rows [n, D] that they read before the step that it then takes."""
+    """A function of ids [n] that takes a step, and returns the rows [n, D] as they were before it."""
     variable.set_slots(RULE.slots)
     number, d_out = tf.Variable(0, dtype=tf.int64), _d_out()
 

@@ -1,1 +1,1 @@
-"""`ctrlab bench fleet`: the simulated machine beside this one, and what sharing cores out is worth on a large one."""
+"""`ctrlab bench fleet`: compares the simulated machine with this one, and allocations of cores on a large machine."""

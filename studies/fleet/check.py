@@ -1,8 +1,8 @@
-"""Whether the simulation is right: the same pools and loads, simulated and on this machine's cores, side by side.
+"""Checks the simulation: the same pools and loads, simulated and on this machine's cores, side by side.
 
-Curves are measured from requests one after the other. The settings of the check were not used for that: several models, queues,
-and other numbers of rows. A machine that is shared is quicker at one moment than at another, so requests are also timed one after
-the other before and after each setting, and the setting is simulated at that speed.
+Curves are measured from requests one after the other. The settings of the check are different: several models, queues, and other
+numbers of rows. The speed of a shared machine varies, so requests are also timed one after the other before and after each
+setting, and the setting is simulated at that speed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ctrlab.profiling.progress import track
 
 UTILIZATIONS = (0.3, 0.5, 0.7)
 REPETITIONS = 10
-"""Requests of each size, times the profile's repetitions."""
+"""Number of requests of each size, multiplied by the profile's repetitions."""
 TIMED = 30
-"""Requests of each size before and after a setting."""
+"""Number of timed requests of each size before and after a setting."""
 SETTLED = 2_000
-"""Simulated requests for each that is measured, so that the simulation's own noise is small beside the measurement's."""
+"""Number of simulated requests per measured one, so that the simulation's own noise is small beside the measurement's."""
 
 
 @dataclass(frozen=True)
@@ -54,20 +54,21 @@ class PoolTimes(Plain):
 
 @dataclass(frozen=True)
 class Check(Plain):
-    """What was measured: {model: its curve}, and the settings."""
+    """The measurements: {model: its curve}, and the settings."""
 
     curves: dict[str, ServiceCurve]
     settings: tuple[PoolTimes, ...]
 
 
 def check(models: Sequence[str], *, seconds: float, profile: str | None = None) -> Check:
-    """Measures the curves of two models, and compares the simulation to real cores: one pool of two cores, and a core each.
+    """Measures the curves of two models, and compares the simulation to real cores: one pool of two cores, and one core per
+    model.
 
     Args:
         models: two; the first has most of the traffic.
-        seconds: of each setting.
+        seconds: duration of each setting.
     Raises:
-        CtrlabError: the process may use fewer than two CPUs, or the seconds are too few for a request to each model.
+        CtrlabError: the process may use fewer than two CPUs, or the seconds are too few for one request per model.
     """
     (first, second), repetitions = models, REPETITIONS * current(profile).repetitions
     layouts = {
@@ -98,7 +99,7 @@ def check(models: Sequence[str], *, seconds: float, profile: str | None = None) 
 
 
 def slowness(asks: Mapping[str, Ask], curves: Mapping[str, ServiceCurve]) -> dict[str, float]:
-    """{model: what requests of `CHECKED` rows take on one CPU now, over what its curve says}."""
+    """{model: current time of requests of `CHECKED` rows on one CPU, divided by the time of its curve}."""
     mean, now = float(np.mean(CHECKED)), {m: measure_curve(ask, CHECKED, repetitions=TIMED) for m, ask in asks.items()}
     return {model: curve.mean(mean) / curves[model].mean(mean) for model, curve in now.items()}
 

@@ -1,4 +1,4 @@
-"""What `ctrlab bench fleet` found as tables: curves, the simulation beside real cores, and policies."""
+"""The results of `ctrlab bench fleet` as tables: curves, the simulation beside real cores, and policies."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What sharing cores out is worth on a large machine: a main model with most of the traffic, and its A/B variants.
+"""Compares policies for the allocation of cores on a large machine: a main model with most of the traffic, and its A/B variants.
 
-A policy carries as much work as the machine takes with every model within its limit, in cores. Curves are measured on one core of
-a small machine. So what they leave open is varied: the share of the traffic that variants have, their number, the limit, and how
-much cores slow each other down.
+The work that a policy carries is the largest load, in busy cores, with every model within its limit. Curves are measured on one
+core of a small machine. So the numbers that they do not determine are varied: the share of the traffic that variants have, their
+number, the limit, and how much cores slow each other down.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ctrlab.fleet.experiment import Experiment
 from ctrlab.profiling.progress import track
 
 REQUESTS = 30_000
-"""Simulated for each load that is tried."""
+"""Number of simulated requests for each load that is tried."""
 
 
 VARIED = (
@@ -25,19 +25,21 @@ VARIED = (
     *(Experiment(patience=times) for times in (3.0, 10.0)),
     *(Experiment(crowding=times) for times in (0.0, 2.0)),
 )
-"""One thing varied at a time."""
+"""The experiments; each varies one number."""
 
 
 def carried(
     experiment: Experiment, main: ServiceCurve, variant: ServiceCurve, cores: int, *, requests: int | None = None
 ) -> dict[str, float]:
-    """{policy: the share of the machine's cores that it keeps busy within all limits}, from so many requests for each load."""
+    """{policy: the fraction of the machine's cores that it keeps busy within all limits}, from this number of requests per
+    load.
+    """
     loads = experiment.loads(main, variant)
     seconds = (requests or REQUESTS) / (cores * sum(load.per_second for load in loads.values()))
     return {policy: most_load(policy, loads, cores, seconds=seconds) / cores for policy in POLICIES}
 
 
 def vary(curves: Mapping[str, ServiceCurve], cores: int) -> list[tuple[Experiment, dict[str, float]]]:
-    """`carried` of each of `VARIED`; the first curve is the main model's, the second its variants'."""
+    """`carried` for each of `VARIED`. The first curve is the main model's, the second its variants'."""
     main, variant = curves.values()
     return [(each, carried(each, main, variant, cores)) for each in track(VARIED, f"Simulating {cores} cores")]

@@ -1,11 +1,11 @@
-"""How old what a served model knows is: from a click to the first answer of weights that were trained on it.
+"""Measures how fresh a served model is: the time from a click to the first answer by weights that were trained on it.
 
     client --request--> ctrlab serve --log--> joined by `ctrlab.data.join` --files--> ctrlab train --follow --publish
        |                     ^                        ^                                           |
        +------- clicks ------|------------------------+                                           |
                              +------------------------- versions and updates ---------------------+
 
-All of it runs on this machine, as a user would run it: two commands, and the join and the client in this process.
+All parts run on this machine, as a user would run them: two commands, and the join and the client in this process.
 """
 
 from __future__ import annotations
@@ -51,16 +51,15 @@ GAUGES = re.compile(r"^ctrlab_(version|update|training_step)\{.*\} (\S+)$", re.M
 
 @dataclass(frozen=True)
 class LoopTimes:
-    """Times in seconds.
+    """The times of the loop, in seconds.
 
     Attributes:
-        window: in which a click counts.
-        log_every, publish_every: of the two commands; labels are written as often as the log.
-        rows: examples per request.
-        rows_per_second: that the client asks for.
-        seconds: how long it asks.
+        window: time within which a click counts.
+        log_every, publish_every: intervals of the two commands; labels are written as often as the log.
+        rows: examples per request. rows_per_second: rate of the client's requests.
+        seconds: duration of the client's requests.
     Raises:
-        CtrlabError: `rows_per_second` is no number above 0.
+        CtrlabError: `rows_per_second` is not a number above 0.
     """
 
     window: float = 2.0
@@ -77,12 +76,12 @@ class LoopTimes:
 
 @dataclass(frozen=True)
 class Freshness:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-        joined, learned: seconds from each click to the file that it is in, and to the first answer that learned from it.
-        clicks: of which an answer learned; `others` came too near to the end.
-        requests, steps: answered by the server; taken by the training in that time.
+        joined, learned: seconds from each click to the file that contains it, and to the first answer that learned from it.
+        clicks: number of clicks from which an answer learned; `others` came too near to the end.
+        requests, steps: requests that the server answered, and steps that the training took in that time.
     """
 
     model: str
@@ -101,10 +100,10 @@ class Freshness:
 def measure(
     model: str, setting: LoopTimes, profile: str | None = None, said: Callable[[str], None] = lambda line: None
 ) -> Freshness:
-    """Runs the loop, and measures it. SIGTERM ends it as Ctrl-C does: no command and no file stays.
+    """Runs the loop, and measures it. SIGTERM ends it as Ctrl-C does: no command and no file is left.
 
     Args:
-        said: called with a line when a part has begun.
+        said: called with a line when a part begins.
     Raises:
         CtrlabError: a command ended; no click was learned from.
     """
@@ -138,7 +137,7 @@ def measure(
 
 
 class _Client:
-    """Asks, clicks as the rows say, and notes of which training step each answer's weights were."""
+    """Sends requests, clicks as the rows' labels say, and records the training step of the weights behind each answer."""
 
     def __init__(self, files: data.DataFiles, place: Path, setting: LoopTimes, port: int):
         self._place, self._setting = place, setting
@@ -148,7 +147,7 @@ class _Client:
         self._names = [label.name for label in files.schema.labels]
         self.clicked: dict[tuple[str, int], float] = {}
         self.answers: list[tuple[float, int]] = []
-        """(when, the training's step) of each answer of which the step is known."""
+        """(time, training step) of each answer whose step is known."""
         self.requests = 0
         self.problems: list[BaseException] = []
 
@@ -214,7 +213,7 @@ class _Running:
             self.process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=environment)
 
     def require(self) -> None:
-        """Raises CtrlabError if it has ended."""
+        """Raises CtrlabError if the command has ended."""
         if self.process.poll() is not None:
             raise CtrlabError(f"`ctrlab {self.name}` ended: {self.log.read_text(errors='replace').strip()[-1000:]}")
 

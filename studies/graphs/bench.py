@@ -5,12 +5,11 @@
     stock, our processor   the same export
     all, our processor     all rungs that don't change results
 
-Each has one thread, the caller's. The first two are given tensors, our processor a PredictRequest, which it also has to read.
+Each has one thread, the caller's. The first two take tensors, our processor a PredictRequest, which it also has to parse.
 
-ONNX has no op that hashes text as TensorFlow does, so requests hold ids. What making them of text costs is timed apart: by
-TensorFlow's ops, which a front before onnxruntime has to run, and by our parsing op.
-
-CPU per call is of the process that answers, from its own clock: other work on the machine hardly changes it.
+ONNX has no op that hashes text as TensorFlow does, so requests hold ids. The conversion of text to ids is timed separately: by
+TensorFlow's ops, which a front before onnxruntime has to run, and by our parsing op. CPU time per call is that of the answering
+process, by its own clock: other work on the machine hardly changes it.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from studies.peers.session import cpu_per_call
 
 CANDIDATES = (1, 200)
 BODIES, CALLED_ROWS = 16, 10_000
-"""Requests; rows of a block of calls, of `MOST_CALLS` at most."""
+"""Number of requests; number of rows in a block of calls, which has at most `MOST_CALLS` calls."""
 MOST_CALLS, TINY_CALLS = 500, 5
 SAME = 1e-5
 SEED, SPREAD = 2021, 0.05
@@ -71,12 +70,12 @@ PEER = Peer(
     ),
 )
 HASHING = {"stock": "TensorFlow's ops", "all": "our op"}
-"""Whose parsing is timed: {optimizations: the side}."""
+"""The sides whose parsing is timed: {optimizations: the side}."""
 CALLERS_THREAD = -1
-"""As a pool for inter-op work: TensorFlow then runs ops on the thread that calls."""
+"""The pool for inter-op work with which TensorFlow runs ops on the calling thread."""
 
 Part = Literal["graph", "hashing"]
-"""From ids to probabilities; from text to ids."""
+"""The parts: from ids to probabilities, and from text to ids."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +83,11 @@ class GraphCost(Plain):
     """A side on a model.
 
     Attributes:
-        rows: candidates of a request.
-        cpu: seconds per call, one number a round; sample i of all sides of a part is of round i. Without any, `note` says why.
-        difference: of the answers from the part's first side, the largest; None if it gave none.
-        versions: of another library. note: what was changed for it, or why it could not run.
+        rows: number of candidates of a request.
+        cpu: CPU seconds per call, one number per round; sample i of all sides of a part comes from round i. If it is empty,
+            `note` says why.
+        difference: the largest difference between its answers and those of the part's first side; None without answers.
+        versions: versions of the other library. note: changes to the graph for this side, or why it could not run.
     """
 
     model: str
@@ -100,7 +100,7 @@ class GraphCost(Plain):
     note: str = ""
 
     def less_than(self, first: GraphCost) -> Interval:
-        """How many times less CPU than the part's first side."""
+        """CPU time of the part's first side, divided by that of this side."""
         return Interval.of([theirs / own for theirs, own in zip(first.cpu, self.cpu)])
 
 
@@ -120,8 +120,9 @@ class _Side:
     """A side on requests of one number of candidates.
 
     Attributes:
-        answers: to each request, [B, K]; or the ids of all columns, one after the other. Without any it does not run.
-        cpu_per_call: in seconds, of so many calls.
+        answers: the answers to each request, [B, K]; or the ids of all columns, one after the other. A side without answers does
+            not run.
+        cpu_per_call: a function of a number of calls that returns the CPU seconds per call.
     """
 
     answers: list[np.ndarray]
@@ -141,12 +142,12 @@ class _Side:
 def bench_graphs(
     models: Sequence[str], profile: str | None = None, command: Callable[[Peer], list[str]] = environments.command
 ) -> Iterator[GraphCost]:
-    """A row a model, number of `CANDIDATES`, part and side.
+    """Measures one row per model, number of `CANDIDATES`, part and side.
 
     Args:
         command: starts onnxruntime's worker.
     Raises:
-        CtrlabError: one of our sides answers otherwise than TensorFlow's.
+        CtrlabError: one of our sides gives other answers than TensorFlow's.
     """
     size = profiles.current(profile)
     for model in models:
@@ -175,8 +176,9 @@ def bench_graphs(
 
 
 def _built(model: str) -> dict[str, CTRModel]:
-    """The model with each set of optimizations and the same weights. Fresh ones are so small, or zero, that a part of the graph
-    could be missing and would not show in the answers."""
+    """The model with each set of optimizations and the same weights. Fresh weights would be so small, or zero, that the
+    answers would not show if a part of the graph were missing.
+    """
     built = {name: build(model, optimizations=name) for name in HASHING}
     for each in built.values():
         for i, weight in enumerate(sorted(each.trainable_variables, key=lambda weight: weight.path)):
@@ -185,7 +187,7 @@ def _built(model: str) -> dict[str, CTRModel]:
 
 
 def _measured(model: str, count: int, part: Part, sides: Mapping[str, _Side], calls: int, rounds: int) -> list[GraphCost]:
-    """The rows of the sides, in pairs; one of another library that answers otherwise has a row without figures."""
+    """The rows of the sides, measured in pairs. A side of another library that gives other answers has a row without figures."""
     first, apart = next(iter(sides)), {}
     for name, side in sides.items():
         apart[name] = _difference(sides[first].answers, side.answers) if side.answers else None
@@ -203,14 +205,14 @@ def _measured(model: str, count: int, part: Part, sides: Mapping[str, _Side], ca
 
 
 def _difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
-    """The largest; infinite where shapes differ."""
+    """The largest difference; infinite if shapes differ."""
     if [each.shape for each in ours] != [each.shape for each in theirs]:
         return math.inf
     return max(float(np.max(np.abs(one - other), initial=0.0)) for one, other in zip(ours, theirs))
 
 
 def _requests(table: pa.Table, schema: Schema, model: CTRModel, count: int) -> _Requests:
-    """The same requests as a load's, from text and from ids."""
+    """The same requests as in a load, from text and from ids."""
     text, ids = inputs_of(model, "text"), inputs_of(model, "ids")
     specs = specs_of(text)
     types = {name: DATATYPES[spec.dtype.name] for name, spec in specs.items()}
@@ -225,7 +227,7 @@ def _requests(table: pa.Table, schema: Schema, model: CTRModel, count: int) -> _
 
 
 def _graphs(folder: Path, model: str, given: list[Batch], held: contextlib.ExitStack) -> dict[str, _Side]:
-    """TensorFlow's session and our processor."""
+    """The sides that run graphs: TensorFlow's session and our processor."""
     bodies = [predict_request(model, {name: tf.constant(array) for name, array in each.items()}) for each in given]
     ours = {}
     for name in HASHING:
@@ -242,8 +244,9 @@ def _graphs(folder: Path, model: str, given: list[Batch], held: contextlib.ExitS
 
 
 def _hashing(model: CTRModel, texts: list[Features], held: contextlib.ExitStack) -> _Side:
-    """The ids of a model's columns of text. Variables hold the text: no call brings it from Python, and TensorFlow can't hash it
-    ahead, as it does with constants and with defaults of placeholders."""
+    """The sides that turn a model's text columns into ids. Variables hold the text. So no call passes it from Python, and
+    TensorFlow can't hash it ahead, as it does with constants and with defaults of placeholders.
+    """
     with tf.Graph().as_default():
         fetched = []
         for features in texts:
@@ -264,9 +267,8 @@ def _variable(text: tf.Tensor) -> tf.Tensor:
 
 
 def _options(**named) -> config_pb2.CallableOptions:
-    """Options with which a session takes arrays as they are.
-
-    `Session.run` looks at each array in Python first, which costs a small request more than its graph.
+    """Options with which a session takes arrays unchanged. `Session.run` inspects each array in Python first, which takes longer
+    than the graph of a small request.
     """
     return config_pb2.CallableOptions(run_options=config_pb2.RunOptions(inter_op_thread_pool=CALLERS_THREAD), **named)
 
@@ -284,7 +286,7 @@ def _probabilities(response: bytes) -> np.ndarray:
 def _converted(
     folder: Path, model: str, asked: Mapping[int, Sequence[Batch]], command: Callable[[Peer], list[str]]
 ) -> Iterator[dict[int, tuple[_Side, list[int]]]]:
-    """Yields {number of candidates: onnxruntime's side, the requests that it answers}; where it answers none, all requests."""
+    """Yields {number of candidates: onnxruntime's side, and the requests that it answers}; all requests if it answers none."""
     files = {what: {str(count): str(folder / f"{what}-{count}.npz") for count in asked} for what in ("requests", "answers")}
     for count, given in asked.items():
         cases.save(Path(files["requests"][str(count)]), given)

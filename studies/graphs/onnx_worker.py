@@ -5,7 +5,7 @@
     {"do": "run", "rows": n, "calls": m}    -> {"seconds": of CPU per call}
 
 Requests are files of `studies.peers.cases.save`, a tensor an input; answers are others, {"probabilities": [B, K]} of each request
-that was answered. Some are refused: what tf2onnx makes of a segment sum divides by 0 where no row has a value.
+that was answered. Some are refused, because tf2onnx's conversion of a segment sum divides by 0 if no row has a value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tensorflow.core.framework.graph_pb2 import GraphDef
 
 OPSET = 18
-"""The newest that tf2onnx 1.17 writes."""
+"""The newest ONNX opset that tf2onnx 1.17 writes."""
 
 
 class Session:
@@ -65,7 +65,7 @@ class Session:
         return {"answered": answered, "notes": notes, "versions": versions}
 
     def _answers(self, given: Sequence[Mapping[str, np.ndarray]]) -> tuple[dict[int, np.ndarray], str]:
-        """{number of a request: its answer}, and which were refused, in words."""
+        """{number of a request: its answer}, and a note on the refused requests."""
         answers, refusal = {}, ""
         for i, each in enumerate(given):
             try:
@@ -84,10 +84,10 @@ class Session:
 
 
 def converted(version: Path) -> tuple[bytes, dict[str, str], str]:
-    """The ONNX model of a stock export, {input: its name there}, and what was changed for it, in words.
+    """The ONNX model of a stock export, {input: its name in the model}, and a note on changes to the graph.
 
     Raises:
-        CtrlabError: tf2onnx can't convert it; with tf2onnx's own sentence.
+        CtrlabError: tf2onnx can't convert it; the message contains tf2onnx's own.
     """
     import tf2onnx
     from tensorflow.core.protobuf import saved_model_pb2
@@ -110,7 +110,7 @@ def converted(version: Path) -> tuple[bytes, dict[str, str], str]:
 
 
 def _spell_log1p(graph: GraphDef) -> int:
-    """Makes log1p(x) log(1 + x); returns how many there were."""
+    """Replaces log1p(x) by log(1 + x); returns the number of replacements."""
     import tensorflow as tf
 
     found = [node for node in graph.node if node.op == "Log1p"]

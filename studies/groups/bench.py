@@ -6,13 +6,13 @@
     caller's thread    our processor, with the caller's thread alone
     group              our processor, a member per core with one thread and a CPU of its own
 
-`throughput` has one caller per core, each of which asks again once it was answered. A session's calls read no request and write
-no answer, the processor's do both. So a group is compared with the processor's other ways, and those say what it gains.
+`throughput` has one caller per core, each of which asks again after its answer. A session's calls read no request and write
+no answer, the processor's do both. So the gain of a group is its comparison with the other ways of the processor.
 
-`pools` are sessions with more threads than there are cores. From them `splitting` says what a larger machine gains.
+`pools` are sessions with more threads than cores. From them `splitting` estimates the gain on a larger machine.
 
-`beside` has a light model with few requests, due at their times whoever is busy, while each core's caller asks a heavy model
-without a pause. `changing` has the light model alone, while it gets a new version over and over.
+`beside` has a light model with few requests at scheduled times, while one caller per core asks a heavy model without a pause.
+`changing` has the light model alone, while it gets a new version over and over.
 """
 
 from __future__ import annotations
@@ -38,25 +38,26 @@ from ctrlab.serving.versions import hide, new_version
 from studies.groups.splitting import Pools, measure
 
 SESSIONS, PROCESSORS = ("default", "tuned"), ("one pool", "caller's thread", "group")
-"""Sides; the first of each is as it comes, the second is tuned."""
+"""The sides; the first of each kind uses the defaults, the second is tuned."""
 BUSY = 0.1
-"""The share of a core that the light model's requests keep busy."""
+"""The fraction of a core that the light model's requests keep busy."""
 CHANGES_SECONDS = 1.0
 """Seconds between two new versions."""
 
 
 @dataclass(frozen=True)
 class GroupsFound(Plain):
-    """What was measured; lists have one number a round, and number i of all sides is of round i.
+    """The measurements. Lists have one number per round, and number i of all sides comes from round i.
 
     Attributes:
-        model: of `throughput`, at `rows` candidates. light, heavy: of the rest.
+        model: the model of `throughput`, at `rows` candidates. light, heavy: the models of the other parts.
         tuning: intra-op and inter-op threads of the tuned session.
         per_second: {side: requests per second}.
-        beside: {layout: p99 of the light model beside the heavy one, seconds}; heavy: what that answered per second meanwhile.
+        beside: {layout: p99 of the light model beside the heavy one, seconds}; heavy: requests per second that the heavy model
+            answered meanwhile.
         alone: {layout: the light model's p99 without the heavy one}.
-        changing: {layout: its p99 while versions change}; versions: how many came in all.
-        pools: `model` in sessions whose pools have more and more threads.
+        changing: {layout: its p99 while versions change}; versions: total number of new versions.
+        pools: measurements of `model` in sessions whose pools have more and more threads.
     """
 
     model: str
@@ -80,7 +81,7 @@ def tunings() -> list[tuple[int, int]]:
 
 
 def members(**more) -> dict:
-    """A group with a member per CPU."""
+    """The configuration of a group with one member per CPU."""
     return {"members": len(cpus()), "cpus": [str(cpu) for cpu in cpus()], **more}
 
 
@@ -90,7 +91,7 @@ LAYOUTS: dict[str, Callable[[], dict]] = {
     "group, least in flight": lambda: {"group": members(name="of bench", policy="least_in_flight")},
     "group, by model": lambda: {"group": members(name="by model, of bench", policy="by_model")},
 }
-"""How two models' processors get threads and CPUs: {name: what makes their configuration}."""
+"""Ways to give two models' processors threads and CPUs: {name: a function that makes their configuration}."""
 
 
 def bench_groups(
@@ -103,12 +104,12 @@ def bench_groups(
     optimizations: str = "all",
     profile: str | None = None,
 ) -> GroupsFound:
-    """All comparisons.
+    """Runs all comparisons.
 
     Args:
-        rows: candidates of a request; the light model's has a tenth.
-        seconds: of each side in a round.
-        optimizations: of the exports.
+        rows: candidates per request; the light model's requests have a tenth.
+        seconds: duration of each side in a round.
+        optimizations: optimizations of the exports.
     """
     rounds = current(profile).repetitions
     with exported(model, rows, optimizations, profile) as one:
@@ -122,7 +123,7 @@ def bench_groups(
 
 
 def throughput(model: Exported, seconds: float, rounds: int) -> tuple[tuple[int, int], dict[str, list[float]]]:
-    """The tuning that answered most in a trial, and {side: requests per second}."""
+    """The tuning with most answers in a trial, and {side: requests per second}."""
     with contextlib.ExitStack() as held:
         tried = {counts: held.enter_context(model.session(counts)) for counts in tunings()}
         trial = paired({counts: lambda ask=ask: closed_loop(ask, seconds) for counts, ask in tried.items()}, range(2))
@@ -140,7 +141,7 @@ def throughput(model: Exported, seconds: float, rounds: int) -> tuple[tuple[int,
 
 
 def open_loop(ask: Ask, rate: float, seconds: float, seed: int) -> float:
-    """The 99th percentile of the seconds from when a request was due to its answer, of one caller."""
+    """The 99th percentile of the seconds from a request's due time to its answer, for one caller."""
     due = arrivals.poisson(rate, seconds, seed)
     took, start = np.empty(len(due)), now()
     for i, at in enumerate(due):
@@ -151,7 +152,7 @@ def open_loop(ask: Ask, rate: float, seconds: float, seed: int) -> float:
 
 
 def _rate(ask: Ask) -> float:
-    """Requests per second that keep a core `BUSY`."""
+    """Requests per second that keep the fraction `BUSY` of a core busy."""
     ask()
     took = []
     for _ in range(20):
@@ -164,7 +165,9 @@ def _rate(ask: Ask) -> float:
 def beside(
     light: Exported, heavy: Exported, seconds: float, rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, list[float]], dict[str, list[float]]]:
-    """The light model's p99 alone and beside the heavy one, and what that answered per second, {layout: one number a round}."""
+    """The light model's p99 alone and beside the heavy one, and the heavy one's answers per second: {layout: one number per
+    round} each.
+    """
     answered: dict[str, list[float]] = {name: [] for name in LAYOUTS}
     with contextlib.ExitStack() as held:
         pairs = {
@@ -187,7 +190,9 @@ def beside(
 
 
 def changing(model: Exported, seconds: float, rounds: int) -> tuple[dict[str, list[float]], int]:
-    """The p99 while a new version comes every `CHANGES_SECONDS`, {layout: one number a round}; and how many versions came."""
+    """The p99 while a new version comes every `CHANGES_SECONDS`, {layout: one number per round}; and the number of new
+    versions.
+    """
     came = 0
 
     def publish(ends: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""What `ctrlab bench groups` found as tables: requests per second, p99 beside others, and larger machines."""
+"""The results of `ctrlab bench groups` as tables: requests per second, p99 beside others, and larger machines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from studies.groups.bench import PROCESSORS, SESSIONS, GroupsFound
 from studies.groups.splitting import CORES, FITTED
 
 BASES = (*SESSIONS, *PROCESSORS[:2])
-"""What each side is compared with; sessions with sessions alone."""
+"""The side with which each side is compared; sessions are only compared with sessions."""
 RATES = ("model", "graph", "side", "requests per s", *(f"times {base}" for base in BASES))
 WHERE = ("light model", "heavy model", "graph", "threads")
 P99 = (*WHERE, "alone, ms", "beside the heavy one, ms", "heavy requests per s", "while versions change, ms")
@@ -25,7 +25,7 @@ def tables(records: Sequence[Mapping]) -> str:
 
 
 def report(found: Sequence[tuple[str, GroupsFound]]) -> Report:
-    """The tables of several graphs, each of which comes with its optimizations."""
+    """The tables of several graphs; each graph comes with its optimizations."""
     parts = {
         "Requests per second, from a caller per core": (RATES, _rates, 3),
         "The light model's 99th percentile": (P99, _p99, 4),
@@ -75,7 +75,7 @@ def _p99(graph: str, found: GroupsFound) -> list[list[str]]:
 
 
 def _pools(graph: str, found: GroupsFound) -> list[list[str]]:
-    """Those that the constants are of say nothing of how far they are off."""
+    """The table of pools. Pools to which the constants were fitted show no error, because it would mean nothing."""
     model, errors = found.pools.fitted(), found.pools.errors()
     return [
         [

@@ -1,7 +1,8 @@
-"""What one pool of threads for a whole machine costs, and what a session group would gain on a machine larger than this one.
+"""Measures the cost of one pool of threads for a whole machine, and estimates the gain of a session group on a larger machine.
 
-A session splits a large op among the threads of its pool. Each part is handed to another thread: a lock, a wake-up, cache lines
-that move. A larger pool makes more parts, up to as many as its ops are large enough for. So a request's CPU time grows with it:
+A session splits a large op among the threads of its pool. Each part goes to another thread, which costs a lock, a wake-up and the
+transfer of cache lines. A larger pool makes more parts, as far as its ops are large enough. So a request's CPU time grows with
+the pool:
 
     cpu(t) = alone + part (min(t, most) - 1)
 
@@ -12,9 +13,9 @@ that move. A larger pool makes more parts, up to as many as its ops are large en
 A busy machine of n cores answers n / cpu(n) requests per second from one pool, and n / cpu(1) from a group of n members with one
 thread each. The group's gain is cpu(n) / cpu(1).
 
-The pools are measured with more threads than this machine has cores. So the CPU time of handing over is counted, and so is what
-threads cost that take turns on a core, which they need not where there is a core for each. What cores do to each other is not
-counted: caches and memory that more of them share, locks that more of them want at once. So the gain is an estimate.
+The pools are measured with more threads than this machine has cores. So the CPU time of passing work on is counted. The cost of
+threads that take turns on a core is counted too, although it does not occur with one core per thread. Effects between cores are
+not counted: shared caches and memory, and contention for locks. So the gain is an estimate.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from ctrlab.profiling.timing import paired
 
 FITTED = (1, 2, 4, 16, 64)
 HELD_OUT = (3, 8, 32)
-"""Threads of the pools that are measured: those that the constants are of, and those that they are checked with."""
+"""Numbers of threads of the measured pools: those to which the constants are fitted, and those with which they are checked."""
 CORES = (16, 32, 64, 128)
-"""Cores of the machines for which a gain is estimated."""
+"""Numbers of cores of the machines for which a gain is estimated."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,11 @@ class Splitting(Plain):
     most: int
 
     def cpu(self, threads: int) -> float:
-        """CPU seconds of a request in a pool of so many threads."""
+        """CPU seconds of a request in a pool of this number of threads."""
         return self.alone + self.part * (min(threads, self.most) - 1)
 
     def gain(self, cores: int) -> float:
-        """A group's requests per second over those of one pool, on so many busy cores."""
+        """A group's requests per second, divided by those of one pool, on this number of busy cores."""
         return self.cpu(cores) / self.alone
 
 
@@ -60,19 +61,19 @@ class Pools(Plain):
     """CPU seconds of a request in pools of several sizes.
 
     Attributes:
-        threads: of each pool.
-        cpu: of each pool, one number a round; number i of all pools is of round i.
+        threads: number of threads of each pool.
+        cpu: CPU seconds per request of each pool, one number per round; number i of all pools comes from round i.
     """
 
     threads: list[int]
     cpu: list[list[float]]
 
     def fitted(self) -> Splitting:
-        """The constants of the pools in `FITTED`, by least squares over their medians."""
+        """The constants, fitted to the pools in `FITTED` by least squares over their medians."""
         return fit({threads: cpu for threads, cpu in self._medians().items() if threads in FITTED})
 
     def errors(self) -> dict[int, float]:
-        """{threads of a pool in `HELD_OUT`: what the model says over what was measured, less 1}."""
+        """{threads of a pool in `HELD_OUT`: relative error of the model, prediction / measurement - 1}."""
         model = self.fitted()
         return {threads: model.cpu(threads) / cpu - 1 for threads, cpu in self._medians().items() if threads in HELD_OUT}
 
@@ -81,7 +82,8 @@ class Pools(Plain):
 
 
 def fit(cpu: Mapping[int, float]) -> Splitting:
-    """The constants with the least squared relative error, {threads: CPU seconds of a request}; `most` is one of the threads.
+    """The constants with the least squared relative error for {threads: CPU seconds of a request}. `most` is one of these numbers
+    of threads.
 
     Raises:
         CtrlabError: fewer than three pools, or a time that is not above 0.
@@ -110,9 +112,9 @@ def measure(
     """CPU seconds of a request in pools of `FITTED` and `HELD_OUT` threads.
 
     Args:
-        pool: of so many threads: a context with a function that asks.
-        busy: asks with all cores for so many seconds; returns requests per second.
-        seconds: of each pool in a round.
+        pool: makes, for a number of threads, a context whose value is a function that asks.
+        busy: asks on all cores for a number of seconds; returns requests per second.
+        seconds: duration of each pool in a round.
     """
     with contextlib.ExitStack() as held:
         asks = {threads: held.enter_context(pool(threads)) for threads in sorted((*FITTED, *HELD_OUT))}

@@ -31,7 +31,7 @@ class Case:
     """One computation and its sizes.
 
     Attributes:
-        sizes: by name; the names depend on the kind (see CASES).
+        sizes: {name: size}; the names depend on the kind (see CASES).
         batches: number of different batches, used in rotation.
         units: for a model, the layers of its towers by name, {"deep": (512, 128, 32)}. They come with the job, because only our
             own environment can import the model class that defines them (see `studies.peers.units`).

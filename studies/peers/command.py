@@ -37,7 +37,7 @@ def command(
 
 
 def report(rows: Sequence[AgainstPeer]) -> Report:
-    """One line a case and peer; a peer that could not run has only its name."""
+    """One line per case and peer; a peer that could not run has only its name."""
     from ctrlab.profiling.report import Part, Report
 
     headings = ("case", "peer", "its ms", "our ms", "our % of bound", "times as fast", "we are", "largest difference")

@@ -20,7 +20,7 @@ class Peer:
         name: the library's.
         worker: the module that runs it.
         kinds: the kinds of cases that it supports.
-        environment: its own; without one it runs in ours.
+        environment: its own environment; without one it runs in ours.
     """
 
     name: str

@@ -30,7 +30,7 @@ class Running:
     Attributes:
         step: runs the batch with the given number, until its result is computed.
         outputs: the outputs for the initial weights, by name, if other sides must get the same; it may train.
-        versions: of the library, in words.
+        versions: versions of the library, in words.
         note: how the computation differs from ours, in words; empty if it does not.
         work: the least work of a step, as `profiling.work.Work` in JSON, if known.
     """

@@ -1,1 +1,1 @@
-"""`ctrlab bench published`: what others found about more workers, beside the simulator."""
+"""`ctrlab bench published`: compares published results on more workers with the simulator."""

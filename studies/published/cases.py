@@ -1,6 +1,7 @@
-"""What others published of more workers, simulated with `constants`; and for which numbers each conclusion holds.
+"""Published results on more workers, simulated with `constants`; and the ranges of numbers for which each conclusion holds.
 
-A case that does not come out stays in the list. What a source leaves open is varied: see `ranges`, `joint` and `flips`.
+A case that does not come out stays in the list. Numbers that a source does not give are varied: see `ranges`, `joint` and
+`flips`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from ctrlab.plain import Plain
 AWS = '"Optimizing CTR Model Training on 1B+ Datapoints", AWS, 2024'
 NVIDIA = "NVIDIA, DeepLearningExamples, TensorFlow2/Recommendation"
 WITHIN = 0.2
-"""The largest relative error of a simulated number that comes out as published."""
+"""The largest relative error up to which a simulated number counts as the published one."""
 AWS_GPUS = 4
-"""GPUs of the trainings whose share of launches was published."""
+"""Number of GPUs of the trainings whose share of launches was published."""
 LINKS = {"NVLink": c.NVLINK_V100, "PCI Express": c.PCIE}
 
 
@@ -35,11 +36,10 @@ class Case(Plain):
     """A published number beside the simulated one.
 
     Attributes:
-        says: what was published.
-        source: where.
-        low, high: between which the number was, or is said to be.
-        simulated: with `constants`.
-        within: the relative error up to which a number comes out; what is only said to be above 1 or below needs to be.
+        says: the published statement. source: its source.
+        low, high: the range of the published number.
+        simulated: the number with `constants`.
+        within: the relative error up to which the number comes out. A number that is only said to be above or below 1 must be so.
     """
 
     says: str
@@ -56,7 +56,7 @@ class Case(Plain):
 
 MOST = {"share of them that XLA leaves": 1.0}
 LEAST = {"cores": 1.0}
-"""Beyond these a constant makes no sense; it is tried as the nearest one that does."""
+"""The limits beyond which a constant makes no sense. A value beyond is replaced by the limit."""
 
 
 def cases() -> list[Case]:
@@ -97,18 +97,18 @@ def _launch_shares(of: Mapping[str, float], examples: Numbers) -> tuple[np.ndarr
 
 
 TIMES = 2.0 ** np.arange(-6, 6.25, 0.25)
-"""Multiples of a constant for which a conclusion is tried."""
+"""The multiples of a constant for which a conclusion is tested."""
 EXAMPLES = 2.0 ** np.arange(7, 20.25, 0.25)
-"""Examples of a step for which it is."""
+"""The numbers of examples per step for which a conclusion is tested."""
 
 
 @dataclass(frozen=True)
 class Range(Plain):
-    """Where a conclusion holds if one constant is changed, with all others as they are.
+    """The range in which a conclusion holds if one constant is changed and all others are kept.
 
     Attributes:
         base: the constant.
-        low, high: the least and the most of `TIMES` it for which the conclusion holds; None: for none.
+        low, high: the smallest and the largest of `TIMES` the constant for which the conclusion holds; None: for none.
     """
 
     base: float
@@ -117,7 +117,7 @@ class Range(Plain):
 
     @property
     def any_less(self) -> bool:
-        """Nothing that was tried is too little."""
+        """Whether the conclusion holds down to the smallest value that was tested."""
         return self.low == self.base * TIMES[0]
 
     @property
@@ -126,7 +126,9 @@ class Range(Plain):
 
 
 def ranges(dense: float = BASE["dense weights"], examples: float = BASE["examples per step"]) -> dict[str, Range]:
-    """{constant: where 4 GPUs are at least as fast as 8}: of each that this depends on, all others as they are."""
+    """{constant: range in which 4 GPUs are at least as fast as 8}, for each constant on which this depends; all others are
+    kept.
+    """
     require.numbers("Dense weights whose ranges are sought", dense, 0, above=True, single=True)
     require.numbers("Examples of a step whose ranges are sought", examples, 0, above=True, single=True)
     base, found = BASE | {"dense weights": dense, "examples per step": examples}, {}
@@ -138,7 +140,7 @@ def ranges(dense: float = BASE["dense weights"], examples: float = BASE["example
 
 
 ELSEWHERE = frozenset(name for name in BASE if "between nodes" in name or "XLA" in name)
-"""Constants without a say in whether 4 GPUs of one node beat 8 of it, without XLA."""
+"""Constants that do not affect whether 4 GPUs of one node beat 8 of it, without XLA."""
 
 
 def _possible(name: str, value: float) -> float:
@@ -166,16 +168,16 @@ CONCLUSIONS = {
     "launches take 40 to 50 % of a step": _share_is(0, 0.4, 0.5),
     "launches take 12.5 % of it with XLA and more cores": _share_is(1, 0.125, 0.125),
 }
-"""What AWS found, of given constants; and whether it needs the one loop."""
+"""AWS's conclusions as functions of the constants, and whether each depends on the single loop."""
 FACTORS = (1.5, 2.0, 4.0, 8.0)
 DRAWS, SEED = 400, 2_021
 
 
 def joint(factor: float, draws: int = DRAWS, seed: int = SEED) -> dict[str, float]:
-    """{conclusion: the share of draws in which it holds}, if all of `BASE` are drawn together; the last is for both of one draw.
-
-    Each constant is drawn by itself, evenly in its logarithm, from a `factor`-th of it to `factor` times it; the dense weights
-    from the 3 to 10 million of which the conclusions are said. The same seed draws alike for each factor.
+    """{conclusion: the fraction of draws in which it holds}, if all of `BASE` are drawn together; the last entry is for both in
+    one draw. Each constant is drawn independently, log-uniformly between itself divided by `factor` and times `factor`. The dense
+    weights are drawn from the 3 to 10 million to which the conclusions refer. The same seed gives corresponding draws for each
+    factor.
 
     Raises:
         CtrlabError: the factor is below 1, or there are no draws.
@@ -195,9 +197,8 @@ def joint(factor: float, draws: int = DRAWS, seed: int = SEED) -> dict[str, floa
 
 
 def flips(dense: Sequence[float]) -> dict[str, np.ndarray]:
-    """{host and link: the most examples per step, for each number of dense weights, for which fewer GPUs are at least as fast}.
-
-    Up to `EXAMPLES`' last; 0: for none.
+    """{host and link: for each number of dense weights, the most examples per step for which fewer GPUs are at least as fast}. It
+    is at most `EXAMPLES`' last; 0: for none.
     """
     one, loop = aws_cluster(per_node=4), {link: aws_cluster(inside) for link, inside in LINKS.items()}
     apart = {link: replace(cluster, host=replace(cluster.host, loop=False)) for link, cluster in loop.items()}
@@ -212,10 +213,10 @@ def flips(dense: Sequence[float]) -> dict[str, np.ndarray]:
 
 
 def nvidia() -> dict[str, tuple[Model, Cluster, int, float]]:
-    """{name: (model, cluster, examples of a step, how many times as fast 8 GPUs were as one)}, the same examples on both.
+    """{name: (model, cluster, examples per step, speed of 8 GPUs relative to one)}, with the same examples on both.
 
-    NVIDIA's DLRM on one GPU has smaller tables (15.6 GiB) than on eight (84.9 GiB), so its ratio is not of one model. That the
-    A100's comes out hangs on the seconds of a launch: half gives 5.2, double 2.1.
+    NVIDIA's DLRM on one GPU has smaller tables (15.6 GiB) than on eight (84.9 GiB), so its ratio compares different models.
+    Whether the A100's comes out depends on the seconds per launch: half of them give 5.2, double 2.1.
     """
     launch, copy = {"launch": c.LAUNCH, "tensor": c.TENSOR}, {"copy": c.COPY}
     dgx1 = Cluster(8, c.NVLINK_V100, c.NETWORK_100G, Host(c.DGX1_CORES, **launch, **copy))

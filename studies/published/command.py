@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from studies.published.cases import Range
 
 WEIGHTS = (1e6, 3e6, 4e6, 1e7, 3e7, 1e8)
-"""Dense weights for which a conclusion's batches are shown."""
+"""Numbers of dense weights for which a conclusion's batches are shown."""
 EXAMPLES = (512, 2_048, 8_192, 32_768, 131_072)
 
 

@@ -1,7 +1,7 @@
 """The AUC of our models at size "small" beside that of the classic models and of a plain Keras model, on real samples.
 
-All see the same columns of the same rows. The last tenth of the train rows are for choosing: the strength of the regression, and
-the epoch at which the others stop. The held-out rows are read once, at the end.
+All see the same columns of the same rows. The last tenth of the train rows serves for choices: the strength of the regression,
+and the epoch at which the others stop. The held-out rows are read once, at the end.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class ModelQuality:
     """The quality of one model on one data set.
 
     Attributes:
-        auc, log_loss: by label, on the held-out rows; one number a seed.
-        epochs: of the best epoch, from 1, one a seed; none for the classic models.
+        auc, log_loss: by label, on the held-out rows; one number per seed.
+        epochs: number of the best epoch, from 1, one per seed; empty for the classic models.
     """
 
     data_set: str
@@ -55,7 +55,7 @@ class ModelQuality:
 def compare(
     data_set: str, models: Sequence[str] | None = None, seeds: int = 3, source: Literal["generated", "real"] = "real"
 ) -> Iterator[ModelQuality]:
-    """A row a model: the classic ones first, then plain Keras, then ours.
+    """One row per model: the classic ones first, then plain Keras, then ours.
 
     Args:
         models: None: all that can use the data set.
@@ -106,7 +106,9 @@ def _trained(files: data.DataFiles, validation: Path, name: str, seeds: int) -> 
 
 
 def fit(model: keras.Model, files: data.DataFiles, validation: Path, size: int, seed: int) -> int:
-    """Trains a compiled model until validation rows no longer gain; it then has its best epoch's state. Returns which, from 1."""
+    """Trains a compiled model until the quality on validation rows no longer improves; restores the best epoch. Returns its
+    number, from 1.
+    """
     stopping = EarlyStopping(data.read(validation, files.schema, batch_size=size))
     batches = files.read_train(size, shuffle=10 * SHUFFLE_ROWS, seed=seed)
     model.fit(batches, epochs=EPOCHS, callbacks=[stopping], verbose=0)

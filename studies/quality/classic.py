@@ -1,7 +1,7 @@
 """The classic models that a click model has to beat: logistic regression and gradient boosting, both scikit-learn's.
 
 Logistic regression gets every id hashed and one-hot, lists as bags, and every number as one of its quantile bins or as missing.
-What it lacks are pairs of columns. Gradient boosting gets numbers, ids as the smoothed label rate of their rows (scikit-learn's
+It has no pairs of columns. Gradient boosting gets numbers, ids as the smoothed label rate of their rows (scikit-learn's
 TargetEncoder, cross-fitted), and for each history how often the candidate's id occurs in it.
 """
 
@@ -22,10 +22,10 @@ from sklearn.preprocessing import TargetEncoder
 from ctrlab.schema import Categorical, Column, Numeric, NumericList, Schema
 
 WORDS = 1 << 18
-"""Hashed columns of the one-hot for each column of the schema: few words of one column collide."""
+"""Number of hashed one-hot columns per column of the schema, so that few words of one column collide."""
 
 BINS = 50
-"""Quantile bins of a number; fewer where many rows have the same one."""
+"""Number of quantile bins of a numeric column; fewer if many rows have the same number."""
 
 STRENGTHS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Inverse strengths C of the L2 penalty that are tried on the validation rows."""
@@ -54,7 +54,9 @@ def boosting(schema: Schema, label: str, fit: pa.Table, validation: pa.Table) ->
 
 
 class OneHot:
-    """Rows as a sparse matrix. The bins of numbers, and the words that have a column, are those of the rows it was made from."""
+    """Converts rows to a sparse matrix. The bins of numbers, and the words with a column, come from the rows with which it was
+    made.
+    """
 
     def __init__(self, schema: Schema, rows: pa.Table):
         self.columns = [c for c in schema.features if not getattr(c, "negative_of", "")]
@@ -74,10 +76,10 @@ class OneHot:
 
 
 class Rates:
-    """Rows as a dense matrix for trees.
+    """Converts rows to a dense matrix for trees.
 
     Attributes:
-        fitted: the matrix of the rows it was made from, whose rates leave out each row's own label.
+        fitted: the matrix of the rows with which it was made; their rates leave out each row's own label.
     """
 
     def __init__(self, schema: Schema, rows: pa.Table, label: str):
@@ -115,19 +117,19 @@ def quality(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
 
 
 def _numbers(columns: Sequence[Column], rows: pa.Table) -> np.ndarray:
-    """float64 [rows, columns], NaN where missing."""
+    """The numeric columns, float64 [rows, columns]; NaN if missing."""
     return np.stack([_values(c, rows[c.name]) for c in columns], axis=1)
 
 
 def _values(column: Column, values: pa.ChunkedArray) -> np.ndarray:
-    """float64 [rows]; a list's mean; NaN where missing."""
+    """A column's numbers, or the means of its lists, float64 [rows]; NaN if missing."""
     if isinstance(column, NumericList):
         return np.array([np.mean(entries) if entries else np.nan for entries in values.to_pylist()], np.float64)
     return values.to_numpy().astype(np.float64)
 
 
 def _edges(x: np.ndarray) -> np.ndarray:
-    """Distinct quantiles."""
+    """The distinct quantiles of a column, as the edges of bins."""
     return np.unique(np.nanquantile(x, np.arange(1, BINS) / BINS)) if not np.isnan(x).all() else np.empty(0)
 
 
@@ -142,6 +144,6 @@ def _text(values: pa.ChunkedArray) -> list[str]:
 
 
 def _share(histories: list, candidates: list[str]) -> np.ndarray:
-    """The share of a history's events whose id is the candidate's, and the history's length: float64 [rows, 2]."""
+    """The fraction of a history's events whose id is the candidate's, and the history's length: float64 [rows, 2]."""
     found = [(sum(str(e) == c for e in h or ()) / max(1, len(h or ())), len(h or ())) for h, c in zip(histories, candidates)]
     return np.array(found, np.float64)

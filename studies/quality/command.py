@@ -46,7 +46,7 @@ def command(
 
 
 def report(rows: Sequence[ModelQuality]) -> Report:
-    """One line a data set, label and model."""
+    """One line per data set, label and model."""
     from ctrlab.profiling.report import Part, Report
 
     lines = []

@@ -16,7 +16,7 @@ class PlainFM(keras.Model):
     """Linear terms + 1/2 ((sum v)^2 - sum v^2) + a tower on the embeddings and numbers -> logits [B, K].
 
     Attributes:
-        tasks, schema: as those of our models, so that `ctrlab.training.evaluate` takes it.
+        tasks, schema: like those of our models, so that `ctrlab.training.evaluate` takes this model.
     """
 
     def __init__(self, schema: Schema, seed: int):
@@ -50,7 +50,7 @@ class PlainFM(keras.Model):
 
 
 def _pooled(layer: keras.layers.Embedding, ids) -> tf.Tensor:
-    """[B, D]; the mean of a list's embeddings, zeros where it is empty."""
+    """The embedding of a column, [B, D]; for a list the mean, zeros if it is empty."""
     if not isinstance(ids, tf.RaggedTensor):
         return layer(ids)
     return tf.math.unsorted_segment_mean(layer(ids.flat_values), ids.value_rowids(), ids.nrows())

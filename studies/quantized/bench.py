@@ -1,11 +1,12 @@
-"""Models whose rows are served in fewer bits: what each rung of serving costs in AUC and calibration, and saves in bytes and CPU.
+"""Measures models whose rows are served in fewer bits: the cost of each rung in AUC and calibration, and its savings in bytes and
+CPU time.
 
     float32      rows as they were trained
     bf16_rows    rows in bfloat16
     int8_rows    rows in 8 bits, with a scale each
 
 These are exports of one trained model, with all rungs that don't change results. On generated rows it has the contest's sizes and
-is trained once over them; on real ones it is of size "small", and trained until held-out rows no longer gain.
+is trained once over them; on real ones it is of size "small", and trained until the quality on held-out rows no longer improves.
 
 AUC and calibration are those of the exports' answers to the held-out rows, over slices: slice i of all rungs has the same rows.
 The CPU time of a request is that of `Processor.process` in this process, with one thread. Besides, the model's own tables are
@@ -51,7 +52,7 @@ EXACT = "float32"
 RUNGS = (EXACT, "bf16_rows", "int8_rows")
 BITS = (8, 7, 6, 5, 4, 3, 2)
 FALL = 1e-3
-"""A fall of the AUC by so much says that bits are too few."""
+"""A fall of the AUC by this much means that the bits are too few."""
 CANDIDATES, BODIES, CALLS = 200, 16, 100
 
 
@@ -60,10 +61,10 @@ class Rung(Plain):
     """A model's export with a rung.
 
     Attributes:
-        auc, calibration: {task: one number a slice}.
+        auc, calibration: {task: one number per slice}.
         largest: the largest difference of an answer from float32's.
-        weights_bytes: of its tables and dense weights. total_bytes: of the whole version.
-        cpu: seconds per request of `CANDIDATES`, one number a round; number i of all rungs is of round i.
+        weights_bytes: bytes of its tables and dense weights. total_bytes: bytes of the whole version.
+        cpu: CPU seconds per request of `CANDIDATES`, one number per round; number i of all rungs comes from round i.
     """
 
     auc: dict[str, list[float]]
@@ -79,9 +80,9 @@ class QuantizedModel(Plain):
     """A model's rungs.
 
     Attributes:
-        source: of the rows. rows: how many were held out.
-        auc: {task: of all held-out rows in float32}.
-        bits: numbers of bits. auc_of_bits: {task: the AUC with tables of so many}.
+        source: source of the rows. rows: number of held-out rows.
+        auc: {task: AUC on all held-out rows in float32}.
+        bits: numbers of bits. auc_of_bits: {task: the AUC with tables of each number of bits}.
     """
 
     model: str
@@ -99,20 +100,20 @@ class QuantizedModel(Plain):
         return Interval.of([one - other for one, other in zip(ours, exact)])
 
     def less_cpu(self, rung: str) -> Interval:
-        """How many times less CPU time than in float32."""
+        """CPU time in float32, divided by that of a rung."""
         return Interval.of([exact / ours for exact, ours in zip(self.rungs[EXACT].cpu, self.rungs[rung].cpu)])
 
     def falls_at(self, task: str) -> int | None:
-        """The largest number of bits with an AUC lower by `FALL` or more; None: no number of them."""
+        """The largest number of bits whose AUC is lower by `FALL` or more; None: there is none."""
         fallen = [n for n, area in zip(self.bits, self.auc_of_bits[task]) if area <= self.auc[task] - FALL]
         return max(fallen, default=None)
 
 
 def bench_quantized(model: str, data_set: str, source: Source = "generated", profile: str | None = None) -> QuantizedModel:
-    """The rungs of one model.
+    """Measures the rungs of one model.
 
     Args:
-        data_set: of real rows; generated ones are of the model's own set.
+        data_set: the data set of real rows; generated rows come from the model's own set.
     Raises:
         CtrlabError: there are no real rows, or the model can't use their data set.
     """
@@ -164,7 +165,7 @@ def _real(name: str, data_set: str) -> tuple[Quantizable, DataFiles]:
 
 
 def _answers(trained: Quantizable, version: Path) -> np.ndarray:
-    """A version's probabilities of the held-out rows, [n, K]."""
+    """A version's probabilities for the held-out rows, [n, K]."""
     columns = inputs_of(trained.model, "text")
     return np.concatenate(list(answers(version, (to_tensors(batch, columns, trained.model) for batch in trained.features))))
 

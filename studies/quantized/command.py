@@ -60,7 +60,7 @@ def command(
 
 
 def plot(found: QuantizedModel) -> go.Figure:
-    """All measures of a model's rungs; of several tasks the first."""
+    """A chart of all measures of a model's rungs; with several tasks, of the first."""
     from ctrlab.profiling.charts import panels
     from ctrlab.profiling.timing import Interval
 

@@ -1,4 +1,4 @@
-"""What `ctrlab bench quantized` found as tables: the rungs, and the AUC of fewer and fewer bits."""
+"""The results of `ctrlab bench quantized` as tables: the rungs, and the AUC with fewer and fewer bits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def report(found: Sequence[QuantizedModel]) -> Report:
 
 
 def _said(found: QuantizedModel, task: str) -> str:
-    """Where the AUC falls."""
+    """A sentence on the number of bits at which the AUC falls."""
     bits = found.falls_at(task)
     falls = f"{bits} bits" if bits else f"none of {found.bits[0]} to {found.bits[-1]} bits"
     area = f"AUC {found.auc[task]:.4f} on {found.rows:,} rows of {found.data_set}"

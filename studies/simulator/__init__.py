@@ -1,1 +1,1 @@
-"""`ctrlab bench simulator`: the parts of a step that the simulator of many workers computes with."""
+"""`ctrlab bench simulator`: measures the parts of a step that the simulator of many workers uses."""

@@ -28,7 +28,7 @@ def command(model: ModelArgument = "dlrm", profile: ProfileOption = None, json_p
 
 
 def report(found: Parts) -> Report:
-    """Steps beside the line through them; distinct ids; what launches cost."""
+    """Tables of steps beside the line through them, of distinct ids, and of the cost of launches."""
     from ctrlab.profiling.report import Part, Report
     from ctrlab.profiling.timing import Interval
 

@@ -1,4 +1,4 @@
-"""What the simulator of many workers takes from this machine: `ctrlab bench simulator`.
+"""Measures the inputs of the simulator of many workers on this machine: `ctrlab bench simulator`.
 
 distinct    distinct ids of batches of generated rows, counted
 seconds     a step of one process, by examples: the line through them is `fixed` and `per_example`
@@ -22,17 +22,17 @@ from ctrlab.profiling.timing import measure
 from ctrlab.training.step import gradients_of
 
 EXAMPLES = (128, 256, 512, 1_024, 2_048, 4_096)
-"""Examples of the steps through whose seconds the line goes."""
+"""Numbers of examples of the steps through whose seconds the line is fitted."""
 LAUNCH_ROWS = 512
-"""Rows of the batch whose launches are counted; their number does not depend on it."""
+"""Number of rows of the batch whose launches are counted; it does not change the number of launches."""
 STILL = frozenset(["Const", "Placeholder", "Identity", "ReadVariableOp", "Reshape", "ExpandDims", "Squeeze", "StopGradient"])
 """Ops that launch nothing. Those of int32 run on the host, as TensorFlow keeps such tensors there."""
 FREE = frozenset(["parameter", "constant", "bitcast", "tuple", "get-tuple-element"])
-"""The same of XLA's instructions."""
+"""XLA's instructions that launch nothing."""
 
 
 def parts(model: str, profile: str | None = None, examples: Sequence[int] = EXAMPLES) -> Parts:
-    """Measures all of it, for a model with all optimizations that leave its results as they are."""
+    """Measures all parts, for a model with all optimizations that do not change its results."""
     require.numbers("Examples of a step that is measured", examples, 1, whole=True)
     name = profiles.current(profile).name
     job = Job(model, ["all"], "hashed", name, 2021)
@@ -40,14 +40,14 @@ def parts(model: str, profile: str | None = None, examples: Sequence[int] = EXAM
 
 
 def tensor_seconds(tensors: int = 39) -> float:
-    """Per tensor of 512 numbers that a thread of Python hands over."""
+    """Seconds per tensor of 512 numbers that a Python thread passes to TensorFlow."""
     require.numbers("Tensors that are handed over", tensors, 1, whole=True, single=True)
     arrays = [np.full(512, i, np.float32) for i in range(tensors)]
     return measure(lambda _: [tf.convert_to_tensor(a) for a in arrays], lambda i: (i,), name="tensors").median / tensors
 
 
 def launches() -> Launches:
-    """Counts what one step launches, as stock TensorFlow builds it and as XLA does."""
+    """Counts the launches of one step, as stock TensorFlow builds it and as XLA does."""
     model = build("dlrm", "criteo", "none")
     files = data.prepare_for(model.input_schema, ("parquet", "encoded"), profile="tiny")
     features, labels = next(iter(files.read_train(LAUNCH_ROWS)))

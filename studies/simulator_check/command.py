@@ -102,7 +102,7 @@ def read(path: Path):
     """The first record of a file, `ctrlab.distributed.simulator.measured.Found`.
 
     Raises:
-        BadData: it holds none, or none of several workers.
+        BadData: the file holds no record, or none of several workers.
     """
     from ctrlab.distributed.simulator.measured import Found
     from ctrlab.profiling import records

@@ -29,14 +29,13 @@ _SIZES = {"tiny": (5_000, 2, 0.05), "lesson": (1_000_000, 7, 2.0), "full": (10_0
 
 @dataclass(frozen=True)
 class StoreBench:
-    """What one run of the program measured.
+    """The measurements of one run of the program.
 
     Attributes:
-        row_bytes, keys: what was stored. memory: bytes that our full store held, and that a peer's block cache gets.
-        rounds: for each round, results by store: by phase {"rows_per_second", "reads": [[at, seconds per batch], ..], "updates"},
-            and the store's facts. "disk" has the rate of random 4096-byte reads per second: "iops" with 128 in flight,
-            "iops_alone" one at a time.
-        missing: peers whose libraries are not installed.
+        row_bytes, keys: size and number of the stored rows. memory: bytes that our full store held, and that a peer's block cache
+        gets. rounds: for each round, results by store: by phase {"rows_per_second", "reads": [[at, seconds per batch], ..],
+        "updates"}, and the store's facts. "disk" has the rate of random 4096-byte reads per second: "iops" with 128 in flight,
+        "iops_alone" one at a time. missing: peers whose libraries are not installed.
     """
 
     row_bytes: int

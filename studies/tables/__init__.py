@@ -1,1 +1,1 @@
-"""`ctrlab bench tables`: what was measured, as tables in Markdown."""
+"""`ctrlab bench tables`: shows records of measurements as tables in Markdown."""

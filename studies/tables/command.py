@@ -51,20 +51,19 @@ def recorded(folder: Path) -> dict[str, list[Mapping]]:
     """{each of `RENDERERS`: the records of its file; none if there is no file}.
 
     Raises:
-        BadData: a file has none.
+        BadData: a file has no record.
     """
     paths = {name: folder / f"{name}.json" for name in RENDERERS}
     return {name: read(path) if path.is_file() else [] for name, path in paths.items()}
 
 
 def page(text: str, records: Mapping[str, Sequence[Mapping]], name: str) -> str:
-    """A page's text with those tables in their places that it has a place for.
+    """A page's text with the tables for which it has places.
 
     Args:
-        records: of each of `RENDERERS`.
-        name: of the page, for errors.
+        records: the records of each of `RENDERERS`. name: the page's name, for errors.
     Raises:
-        BadData: the page has no place, or one twice; a record is none of its bench.
+        BadData: the page has no place for a table, or the same place twice; a record does not belong to its bench.
     """
     from ctrlab.profiling.markdown import filled
 
@@ -77,10 +76,10 @@ def page(text: str, records: Mapping[str, Sequence[Mapping]], name: str) -> str:
 
 
 def rendered(name: str, records: Sequence[Mapping]) -> str:
-    """The tables of a bench's records, and where they were measured.
+    """The tables of a bench's records, with the machine on which they were measured.
 
     Raises:
-        BadData: a record is none of this bench.
+        BadData: a record does not belong to this bench.
     """
     if not records:
         return f"There is no record of `ctrlab bench {_bench(name)}` yet."

@@ -1,1 +1,1 @@
-"""`ctrlab bench waiting`: what lookups wait while the storage below them is at work."""
+"""`ctrlab bench waiting`: measures how long lookups wait while the storage below them is busy."""

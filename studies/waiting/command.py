@@ -40,9 +40,8 @@ def command(
 
 
 def report(found: Waits) -> Report:
-    """Each thing that went on below the quiet time it is paired with, over all rounds; the longest waits are of the worst round.
-
-    "beyond": the longest call less what the control thread waited at most in the same phase.
+    """The table of all phases, each below the idle phase with which it is paired, over all rounds; the longest waits come from
+    the worst round. "beyond" is the longest call minus the longest delay of the control thread in the same phase.
     """
     from ctrlab.profiling.machine import machine
     from ctrlab.profiling.report import Part, Report

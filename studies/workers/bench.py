@@ -1,8 +1,8 @@
-"""What several workers' steps take over slow links, and what travels, held against the least that must.
+"""Measures steps of several workers over slow links, and compares the bytes that they send with the least possible.
 
 Each number of workers is a group of processes on hosts of `links`. The rates of its links change from block to block of one
-group, so that noise hits all alike. Beside it, one process takes the step of one worker's part alone: the same compute without
-exchanges, on a machine that it has for itself.
+group, so that noise affects all equally. Besides, one process takes the step of one worker's part: the same computing without
+exchanges, with the machine for itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMMAND = tuple(command_of("studies.workers.worker"))
 BLOCK_SECONDS = 0.4
 LEAST_STEPS = 3
 ALONE = "alone"
-"""The side of one process with one worker's part of the batch."""
+"""The name of the side with one process and one worker's part of the batch."""
 
 
 def bench(
@@ -38,10 +38,10 @@ def bench(
     rates: Sequence[float],
     rounds: Callable[[str], Iterable],
 ) -> Found:
-    """Measures each batch size with each number of workers, over links of each rate and of none.
+    """Measures each batch size with each number of workers, over links of each rate and without a limit.
 
     Args:
-        rounds: gives the rounds of a group, whose name it gets; it may show them.
+        rounds: returns the rounds of a group for its name; it may show progress.
     Raises:
         CtrlabError: links can't be made here; a worker failed.
     """
@@ -60,7 +60,7 @@ def bench(
 def _measured(
     job: Job, batch: int, group: Group, lines: Sequence[Host], rates: Sequence[float], single: Worker, rounds: Iterable
 ) -> tuple[list[Measured], Measured]:
-    """A group's steps over each link, and those of a worker's part alone."""
+    """A group's steps over each link, and the steps of one worker's part in one process."""
     workers = len(lines)
     facts, *_ = group.ask("prepare", batch=batch)
     part = facts.pop("rows")
@@ -91,7 +91,7 @@ def _measured(
 
 
 class Group:
-    """Workers that are asked together."""
+    """Workers that get each request together."""
 
     def __init__(self, workers: Sequence[Worker]):
         self.workers = workers
@@ -102,7 +102,7 @@ class Group:
 
 
 class _Side:
-    """A group over links of one rate. Counts what its blocks send."""
+    """A group over links of one rate. It counts the bytes that its blocks send."""
 
     def __init__(self, group: Group, lines: Sequence[Host], megabits: float | None, batch: int):
         self._group, self._lines, self._megabits, self._batch = group, lines, megabits, batch

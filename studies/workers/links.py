@@ -1,11 +1,12 @@
-"""Hosts with slow links on one machine, so that what a network costs can be measured without one: Linux's network namespaces.
+"""Hosts with slow links on one machine, made of Linux's network namespaces, so that the cost of a network can be measured without
+one.
 
     host 0 --- veth ---+
     host 1 --- veth ---+  a bridge, in a namespace of its own
     host 2 --- veth ---+
 
-Each end of a link sends through a token bucket (`tc`'s tbf), so a host sends and receives at its rate at the same time. There is
-no delay to set: Linux's netem is often missing.
+Each end of a link sends through a token bucket (`tc`'s tbf), so a host sends and receives at its rate at the same time. A delay
+can't be set, because Linux's netem is often missing.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from ctrlab.errors import CtrlabError
 
 NETWORK = "10.77.0"
 MOST_HOSTS = 254
-"""Addresses of this network, without its own and that of all of them."""
+"""Number of usable addresses of this network, without the network's own and the broadcast address."""
 LEAST_RATE, MOST_RATE = 1e-3, 1e5
-"""Megabits per second. Outside, tc can't say how long such a burst takes."""
+"""The limits of a rate, in megabits per second. Beyond them tc can't represent the duration of a burst."""
 BURST = 32 << 10
 """Bytes that a link sends at once after a pause: 2.6 ms at 100 Mbit/s."""
 QUEUE = 16 << 20
-"""Bytes that wait before a link. What is above would be lost and sent again, as with a switch that is too small."""
+"""The most bytes that wait before a link. Bytes beyond would be lost and sent again, as with a switch that is too small."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What a host has sent so far."""
+    """The bytes and packets that a host has sent so far."""
 
     bytes: int
     packets: int
@@ -41,7 +42,7 @@ class Sent:
 
 
 class Namespace:
-    """A network of its own, which ends with this process: a process that waits for its end holds it."""
+    """A separate network, which ends with this process. A child process that waits for this one's end keeps the network alive."""
 
     def __init__(self) -> None:
         self._holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -56,7 +57,7 @@ class Namespace:
 
     @property
     def enter(self) -> list[str]:
-        """What runs a command in it, before that command."""
+        """The words that, before a command, run it in this network."""
         return ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--"]
 
     def run(self, *command: str) -> str:
@@ -71,8 +72,8 @@ class Host:
 
     Attributes:
         address: its IPv4 address.
-        enter: what runs a command on it, before that command.
-        pid: of the process that holds its network.
+        enter: the words that, before a command, run it on this host.
+        pid: the process that keeps its network alive.
     """
 
     def __init__(self, index: int, space: Namespace, hub: Namespace):
@@ -85,10 +86,10 @@ class Host:
             space.run("ip", "link", "set", device, "up")
 
     def set_rate(self, megabits: float | None) -> None:
-        """Megabits per second, each way; None: as fast as the machine.
+        """Sets the link's rate in megabits per second, each way; None: as fast as the machine.
 
         Raises:
-            CtrlabError: not from `LEAST_RATE` to `MOST_RATE`; the link keeps its rate.
+            CtrlabError: the rate is not between `LEAST_RATE` and `MOST_RATE`; the link keeps its rate.
         """
         if megabits is None:
             for space, device in self._ends:
@@ -110,10 +111,10 @@ class Host:
 
 @contextlib.contextmanager
 def hosts(count: int) -> Iterator[Sequence[Host]]:
-    """So many hosts on links of one machine, at first as fast as it.
+    """This number of hosts with links on one machine, which are at first as fast as the machine.
 
-    Raises:
-        CtrlabError: not from 1 to `MOST_HOSTS`; this process may make no networks, or a program for it is missing.
+    Raises: CtrlabError: the number is not between 1 and `MOST_HOSTS`; this process may not make networks, or a program for it is
+    missing.
 
     >>> with hosts(2) as (one, other):     # doctest: +SKIP
     ...     one.set_rate(100)

@@ -1,4 +1,4 @@
-"""What `ctrlab bench workers` found as tables: what a step sends, and what slow links cost it."""
+"""The results of `ctrlab bench workers` as tables: the bytes that a step sends, and its slowdown over slow links."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def report(found: Sequence[Found]) -> Report:
 
 
 def _sent(found: Found) -> list[list[str]]:
-    """Over links as fast as the machine, whose packets have no share of their own in the bytes."""
+    """The table of sent bytes over links as fast as the machine, whose large packets add hardly any bytes of their own."""
     return [
         [
             *_group(m),

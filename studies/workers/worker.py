@@ -25,7 +25,7 @@ from ctrlab.training.run import Run
 from ctrlab.training.several import SeveralSteps
 
 BATCHES = 8
-"""They come again and again, so the rows that they touch are those of so many batches."""
+"""Number of batches that are used in rotation, so steps touch the rows of this number of batches."""
 WARM_UP_STEPS = 4
 
 

@@ -120,7 +120,7 @@ class Model(Plain):
             all.
         per_row: seconds to apply the gradient of an id of another worker's example, if tables are whole on each worker.
         kernels: number of kernels launched per step, on a device.
-        tensors, bytes: of which an example's input consists.
+        tensors, bytes: number of tensors, and bytes per example, of the input.
         reductions: number of ring all-reduces per step: one for each bucket of gradients.
         exchanges: number of all-to-alls per step: of ids, rows and gradients of rows, and of small sums, which take one round
             trip.
