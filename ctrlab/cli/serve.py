@@ -72,11 +72,11 @@ def command(
     secret = (os.environ.get(TOKEN) or secrets.token_urlsafe(24)) if token else ""
     require_token(secret)
     import_tensorflow()
+    from ctrlab.server.fronts import Address, serve
     from ctrlab.server.listening import bracketed
     from ctrlab.server.logs import write_json_lines
     from ctrlab.server.models import Models
     from ctrlab.server.request_log import RequestLog
-    from ctrlab.server.fronts import Address, serve
 
     out = console()
     write_json_lines()
