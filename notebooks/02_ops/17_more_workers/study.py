@@ -16,14 +16,14 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from ctrlab.distributed.bench import Found
-from ctrlab.distributed.bench_worker import Job
 from ctrlab.lessons.topics.more_workers.checks import reference_ring
 
 from ctrlab.distributed.plan import Task, plan
-from ctrlab.distributed.simulator import check, measure, published
+from ctrlab.distributed.simulator import aws, check, measure
 from ctrlab.distributed.simulator.check import Checked, Errors
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
+from ctrlab.distributed.simulator.measure import Job
+from ctrlab.distributed.simulator.measured import Found
 from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model, line_through
 from ctrlab.distributed.simulator.step import links, step
 from ctrlab.distributed.simulator.surface import over_bandwidth
@@ -167,7 +167,7 @@ def four_over_eight(ring: Ring, batch: int, millions: float, host: str) -> dict[
         millions: of dense weights.
         host: "one loop" feeds all GPUs of a node, "a process each", or "free": launches and copies take no time.
     """
-    model, node = published.aws_model(1e6 * millions), published.aws_cluster()
+    model, node = aws.aws_model(1e6 * millions), aws.aws_cluster()
     hosts = {
         "one loop": node.host,
         "a process each": replace(node.host, loop=False),

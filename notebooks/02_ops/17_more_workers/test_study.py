@@ -17,6 +17,7 @@ from ctrlab.distributed.simulator.model import Distinct, Model
 from ctrlab.distributed.simulator.null import Null
 from ctrlab.distributed.simulator.step import step
 from ctrlab.lessons import notebook, places
+from studies.published import cases as published
 
 MODEL = Model(5e5, 0.005, 2e-5, dim=16, distinct=Distinct.zipf(1e6, 1.05, 40), reductions=15)
 COUNTED = Distinct((64.0, 1_024.0, 16_384.0), (2_729.0, 24_680.0, 117_464.0), 1.3e6)
@@ -92,7 +93,7 @@ def test_eight_gpus_lose_to_four_by_what_the_host_does():
 
 def test_the_learner_s_ring_is_on_the_gpus_and_in_the_recorded_steps():
     """With a right ring both are the simulator's, on two nodes, too."""
-    model, node = study.published.aws_model(), study.published.aws_cluster()
+    model, node = study.aws.aws_model(), study.aws.aws_cluster()
     eight, four = (float(step(model, node, n, 2_048).seconds) for n in (8, 4))
     two_nodes = float(step(model, replace(node, per_node=4), 8, 2_048).seconds)
     ratios = study.four_over_eight(reference_ring, 2_048, 4, "one loop")
@@ -301,5 +302,5 @@ def test_the_best_number_is_inside_the_range():
 
 
 def test_nvidia_got_less_than_simulated_in_three_of_four():
-    more = [case.simulated > case.high for case in study.published.cases() if case.source == study.published.NVIDIA]
+    more = [case.simulated > case.high for case in published.cases() if case.source == published.NVIDIA]
     assert sorted(more) == [False, True, True, True] and "more in three, and less in one" in CELLS["loses-text"]

@@ -14,17 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from ctrlab.fleet.experiments import Experiment
 
-from ctrlab.fleet import allocation, check, real
+from ctrlab.fleet import allocation, real, served
 from ctrlab.fleet.allocation import chance_to_wait
 from ctrlab.fleet.curve import Load, ServiceCurve
+from ctrlab.fleet.experiment import Experiment
 from ctrlab.fleet.simulation import WARM_UP, Pool, arrivals_of
 from ctrlab.profiles import Profile
 
 MICROS = 1e6
 MAIN, VARIANT = "deepfm", "dien"
-ROWS = tuple(sorted({*check.MEASURED, *check.CHECKED}))
+ROWS = tuple(sorted({*served.MEASURED, *served.CHECKED}))
 """Candidates of the real requests: curves are measured with some, and two real cores get others."""
 CORES = {"tiny": 64}
 """Of the simulated machine, by profile; others have `MOST_CORES`."""
@@ -57,13 +57,13 @@ class Measured:
         self.cores, self.requests = CORES.get(profile.name, MOST_CORES), REQUESTS.get(profile.name, MOST_REQUESTS)
         self._seconds = 2.0 if profile.name == "tiny" else 15.0
         with contextlib.ExitStack() as held:
-            self._asks = held.enter_context(check.served((MAIN, VARIANT), ROWS, profile.name))
+            self._asks = held.enter_context(served.served((MAIN, VARIANT), ROWS, profile.name))
             self.main, self.variant = (self._curve(*names, profile) for names in ((MAIN, VARIANT), (VARIANT, MAIN)))
             self._held = held.pop_all()
 
     def _curve(self, model: str, other: str, profile: Profile) -> ServiceCurve:
         asks, repetitions = self._asks, 10 * profile.repetitions
-        return undisturbed(real.measure_curve(asks[model], check.MEASURED, other=asks[other], repetitions=repetitions))
+        return undisturbed(real.measure_curve(asks[model], served.MEASURED, other=asks[other], repetitions=repetitions))
 
     def took(self, candidates: int, others_busy: float) -> dict[str, float]:
         """{curve: microseconds of a request} on a core beside others, of which such a share is busy."""
@@ -87,7 +87,7 @@ class Measured:
         The real one is the median of the means of `PARTS` of the time: where something else stalls the machine, it spoils a part.
         """
         curves = {MAIN: self.main.beside(BUSY), VARIANT: self.variant.beside(BUSY)}
-        loads = check.loads_of(curves, BUSY, apart=not together)
+        loads = served.loads_of(curves, BUSY, apart=not together)
         pools = [Pool(2, (MAIN, VARIANT))] if together else [Pool(1, (MAIN,)), Pool(1, (VARIANT,))]
         took = real.run(pools, loads, self._asks, seconds=self._seconds)
         made = Machine(loads, 2, MOST_REQUESTS).simulated(latencies, pools, BUSY)

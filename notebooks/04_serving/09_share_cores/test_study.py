@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from ctrlab.fleet.experiments import Experiment
 from ctrlab.lessons.topics.share_cores import study
 from ctrlab.lessons.topics.share_cores.study import Machine
 
 from ctrlab.fleet import allocation
 from ctrlab.fleet.curve import ServiceCurve
+from ctrlab.fleet.experiment import Experiment
 from ctrlab.fleet.simulation import Pool, simulate
 
 MAIN, VARIANT = ServiceCurve(1e-3, 1e-5, spread=(0.8, 1.0, 1.2)), ServiceCurve(2e-3, 0.0)
