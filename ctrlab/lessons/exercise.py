@@ -229,18 +229,15 @@ def _brief(value: object) -> str:
 # Limits. `on` makes the inputs on which the cost is taken, large enough to tell a careful answer from a wasteful one.
 
 
-@dataclass(frozen=True)
-class Traced:
-    """The answer is made of TensorFlow ops alone, and its graph keeps within the budget, which may depend on the inputs."""
+@dataclass(frozen=True, kw_only=True)
+class Traced(Budget):
+    """A budget of the graph: the answer is made of TensorFlow ops alone, and spends no more on what `on` makes."""
 
-    budget: Budget | Callable[..., Budget]
     on: Callable[[Rng], tuple]
     next_step: str
 
     def __call__(self, answer: Callable, rng: Rng) -> None:
-        inputs = self.on(rng)
-        budget = self.budget if isinstance(self.budget, Budget) else self.budget(*inputs)
-        budget.enforce(answer, *inputs, next_step=self.next_step)
+        self.enforce(answer, *self.on(rng), next_step=self.next_step)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import tensorflow as tf
 from wrong_answers import Replay, usual
 
 from ctrlab.lessons import check
-from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.exercise import Close, Each, Exercise, NoAllocation, NoLoop, Number, Peak, Ragged, Same, Traced, tensors
 from ctrlab.ops import kernel_swap
@@ -38,7 +37,8 @@ MERGE = Exercise(
     given=tensors,
     limits=[
         Traced(
-            Budget("nothing larger than the rows", largest_elements=ROWS * DIM),
+            "nothing larger than the rows",
+            largest_elements=ROWS * DIM,
             on=lambda rng: (tf.constant(rng.integers(0, 99, ROWS)), tf.zeros((ROWS, DIM))),
             next_step="a segment sum",
         )

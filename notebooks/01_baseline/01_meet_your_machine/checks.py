@@ -81,10 +81,5 @@ CHECKS = {
             "the longer of arithmetic and memory; memory is the stream plus the random rows", rtol=1e-9, dtype=np.float64
         ),
     ),
-    2: Exercise(
-        asks="lookup_work(rows, ids, dim): sizes -> Work",
-        cases=sizes,
-        reference=lookup_work,
-        compare=same_work,
-    ),
+    2: Exercise(asks="lookup_work(rows, ids, dim): sizes -> Work", cases=sizes, reference=lookup_work, compare=same_work),
 }

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.exercise import Close, Exercise, NoLoop, Number, Peak, Traced, tensors
 
 MANY = 6_000
@@ -80,7 +79,8 @@ CHECKS = {
         compare=Close(PAIRS),
         limits=[
             Traced(
-                Budget("no pairs are made: no tensor above the size of v", largest_elements=16 * 100 * 8),
+                "no pairs are made: no tensor above the size of v",
+                largest_elements=16 * 100 * 8,
                 on=lambda rng: tensors(vectors(rng, 16, 100, 8)),
                 next_step=PAIRS,
             )

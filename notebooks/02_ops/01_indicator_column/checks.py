@@ -8,7 +8,6 @@ from itertools import chain
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.exercise import Close, Exercise, Traced
 from ctrlab.ops import indicator
 
@@ -52,14 +51,6 @@ def ragged(rows: list[list[int]]):
     return tf.RaggedTensor.from_row_lengths(tf.constant(flat, tf.int64), tf.constant(lengths, tf.int64))
 
 
-BUDGET = Budget(
-    rule="the largest tensor is the [B, V] result itself, made once; no [B, L, V]",
-    largest_elements=ROWS * SIZE,
-    bytes=2 * 4 * ROWS * SIZE - 1,
-    ops={"OneHot": 0},
-)
-
-
 def batches(rng: np.random.Generator) -> Iterator[tuple]:
     """(what it is, columns, their sizes, kernel [sum of sizes, H], weights): the bags above, beside a column of one id a row."""
 
@@ -74,6 +65,14 @@ def batches(rng: np.random.Generator) -> Iterator[tuple]:
     yield "weights", [ragged(rows)], [9], kernel(9), [ragged(rows).with_values(weights)]
 
 
+BUDGET = Traced(
+    rule="the largest tensor is the [B, V] result itself, made once; no [B, L, V]",
+    largest_elements=ROWS * SIZE,
+    bytes=2 * 4 * ROWS * SIZE - 1,
+    ops={"OneHot": 0},
+    on=lambda rng: (ragged(random_bags(rng, ROWS, SIZE, LONGEST)), SIZE),
+    next_step="tf.scatter_nd(indices, ones, [B, V]) makes nothing else of that size",
+)
 CHECKS = {
     1: Exercise(
         asks="multi_hot(ids, size): ragged int64 [B, (L)], V -> float32 [B, V] of counts",
@@ -81,13 +80,7 @@ CHECKS = {
         reference=multi_hot,
         given=lambda rows, size: (ragged(rows), size),
         compare=Close("an index is [row, id], and duplicates add up"),
-        limits=[
-            Traced(
-                BUDGET,
-                on=lambda rng: (ragged(random_bags(rng, ROWS, SIZE, LONGEST)), SIZE),
-                next_step="tf.scatter_nd(indices, ones, [B, V]) makes nothing else of that size",
-            )
-        ],
+        limits=[BUDGET],
         run_it="is -1 taken out before the scatter?",
     ),
     2: Exercise(

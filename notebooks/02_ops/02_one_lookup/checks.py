@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.exercise import Close, Each, Exercise, Traced, tensors
 from ctrlab.ops import lookup
 from ctrlab.ops.lookup import Layout
@@ -15,12 +14,6 @@ from ctrlab.ops.references import merge
 from ctrlab.ops.references.arrays import Slices
 
 IDS, DIM, ROWS = 512, 16, 100_000
-
-BUDGET = Budget(
-    rule="no tensor larger than the rows that came in, and the rows are copied at most once; no loop over ids",
-    largest_elements=IDS * DIM,
-    bytes=4 * 4 * IDS * DIM,
-)
 
 
 def of_ids(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
@@ -72,6 +65,13 @@ def batches(rng: np.random.Generator) -> Iterator[tuple[str, list, list, Layout]
         yield case, tables, columns, layout
 
 
+BUDGET = Traced(
+    rule="no tensor larger than the rows that came in, and the rows are copied at most once; no loop over ids",
+    largest_elements=IDS * DIM,
+    bytes=4 * 4 * IDS * DIM,
+    on=lambda rng: (tf.constant(rng.integers(0, ROWS, IDS)), tf.zeros((IDS, DIM))),
+    next_step="a segment sum makes [u, D]; nothing of the table's size is needed",
+)
 CHECKS = {
     1: Exercise(
         asks="merge(ids, rows): int64 [n], float32 [n, D] -> ids int64 [u], ascending, and sums float32 [u, D]",
@@ -82,13 +82,7 @@ CHECKS = {
             "ids": Close("each id once, ascending: sort first", dtype=np.int64),
             "rows": Close("rows of equal ids are added up"),
         },
-        limits=[
-            Traced(
-                BUDGET,
-                on=lambda rng: (tf.constant(rng.integers(0, ROWS, IDS)), tf.zeros((IDS, DIM))),
-                next_step="a segment sum makes [u, D]; nothing of the table's size is needed",
-            )
-        ],
+        limits=[BUDGET],
         afterwards=lambda rng: with_rows(rng, LARGE.items()),
         run_it="run it on these ids, and print each intermediate result",
     ),

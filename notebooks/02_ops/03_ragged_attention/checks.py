@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.exercise import Close, Exercise, NoAllocation, Traced, tensors
 from ctrlab.ops import attention
 from ctrlab.ops.events import Events
@@ -47,12 +46,6 @@ def scores(query, keys, splits, layers) -> np.ndarray:
     return (x @ layers[-1][0] + layers[-1][1])[:, 0].astype(np.float32)
 
 
-BUDGET = Budget(
-    rule="the widest thing is the first layer's [N, units]; no [N, 4C], and nothing of [B, T]",
-    largest_elements=sum(LENGTHS) * UNITS[0],
-)
-
-
 def events(query, keys, splits, layers) -> tuple:
     """What the op is called with."""
     return tf.constant(query), Events(tf.constant(splits), flat=tf.constant(keys)), layers
@@ -69,6 +62,12 @@ def narrow_and_wide(rng: np.random.Generator) -> list[tuple]:
 
 
 ROW = "a row's weights sum to 1; a row without events has the zero vector"
+BUDGET = Traced(
+    rule="the widest thing is the first layer's [N, units]; no [N, 4C], and nothing of [B, T]",
+    largest_elements=sum(LENGTHS) * UNITS[0],
+    on=lambda rng: tensors(*batch(rng, LENGTHS, WIDTH, UNITS)),
+    next_step="split the first kernel into its four parts instead of joining four inputs",
+)
 CHECKS = {
     1: Exercise(
         asks="scores(query, keys, splits, layers): float32 [B, C], [N, C], int64 [B + 1], [(kernel, bias)] -> float32 [N]",
@@ -76,13 +75,7 @@ CHECKS = {
         reference=scores,
         given=tensors,
         compare=Close("q goes with Wq + Wd, k with Wk - Wd, q * k with Wp"),
-        limits=[
-            Traced(
-                BUDGET,
-                on=lambda rng: tensors(*batch(rng, LENGTHS, WIDTH, UNITS)),
-                next_step="split the first kernel into its four parts instead of joining four inputs",
-            )
-        ],
+        limits=[BUDGET],
         run_it="how many events has each row? splits[1:] - splits[:-1]",
     ),
     2: Exercise(

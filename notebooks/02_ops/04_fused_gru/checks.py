@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import CheckFailed, require_close
 from ctrlab.lessons.exercise import Close, Exercise, NoAllocation, Traced
 from ctrlab.ops import gru
 from ctrlab.ops.events import Events
 
 ROWS, BLOCK = 2_000, 8
-BUDGET = Budget(rule="one sort, no loop, nothing larger than the batch", largest_elements=ROWS, ops={"TopK": 1, "Unique": 0})
 
 
 def batches_of_lengths(rng: np.random.Generator) -> Iterator[tuple[str, list[int], int]]:
@@ -89,23 +87,21 @@ def narrow_and_wide(rng: np.random.Generator) -> list[tuple]:
 
 
 RESET = "the reset comes before the product: c sees r * h"
+BUDGET = Traced(
+    rule="one sort, no loop, nothing larger than the batch",
+    largest_elements=ROWS,
+    ops={"TopK": 1, "Unique": 0},
+    on=lambda rng: (tf.constant(rng.integers(0, 50, ROWS), tf.int64), BLOCK),
+    next_step="sort once; sorted[::size] has the longest row of each block",
+)
 CHECKS = {
     1: Exercise(
         asks="blocks(lengths, size): int64 [B], rows a block -> order int64 [B], carried int64 scalar",
         cases=batches_of_lengths,
         reference=lambda lengths, size: (np.sort(lengths)[::-1], carried_by(lengths, size)),
         given=lambda lengths, size: (tf.constant(lengths, tf.int64), size),
-        compare={
-            "order": in_order,
-            "carried": Close("size times the sum of each block's longest length", dtype=np.int64),
-        },
-        limits=[
-            Traced(
-                BUDGET,
-                on=lambda rng: (tf.constant(rng.integers(0, 50, ROWS), tf.int64), BLOCK),
-                next_step="sort once; sorted[::size] has the longest row of each block",
-            )
-        ],
+        compare={"order": in_order, "carried": Close("size times the sum of each block's longest length", dtype=np.int64)},
+        limits=[BUDGET],
     ),
     2: Exercise(
         asks="the op `answer(events, *weights, attention)` with the learner's kernel inside: outputs, last float32 [B, H]",
@@ -113,10 +109,7 @@ CHECKS = {
         cases=lambda rng: ((case, *batch(rng, *sizes)) for case, *sizes in histories(rng)),
         reference=expected_of,
         given=events,
-        compare={
-            "outputs": Close(RESET, rtol=1e-4, read=lambda outputs: outputs.flat),
-            "last": Close(RESET, rtol=1e-4),
-        },
+        compare={"outputs": Close(RESET, rtol=1e-4, read=lambda outputs: outputs.flat), "last": Close(RESET, rtol=1e-4)},
         limits=[
             NoAllocation(
                 "gru",

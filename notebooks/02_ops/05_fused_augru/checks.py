@@ -7,16 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.exercise import Close, Exercise, Traced, tensors
 
 POSITIONS, HIDDEN = 300, 16
-CELL_BUDGET = Budget(rule="two products, as in the GRU", ops={"MatMul": 2, "Einsum": 0, "Sigmoid": 1, "Tanh": 1})
-GRADIENT_BUDGET = Budget(
-    rule="all positions at once: no loop, no [B, T, H], nothing larger than [N + 1, H]",
-    largest_elements=(POSITIONS + 1) * HIDDEN,
-    ops={"MatMul": 0, "Einsum": 0},
-)
 
 
 def cell(x, h, a, W, b, V, d) -> np.ndarray:
@@ -83,6 +76,19 @@ def batches(rng: np.random.Generator) -> Iterator[tuple]:
         yield case, *histories(rng, lengths, hidden)
 
 
+CELL_BUDGET = Traced(
+    rule="two products, as in the GRU",
+    ops={"MatMul": 2, "Einsum": 0, "Sigmoid": 1, "Tanh": 1},
+    on=lambda rng: tensors(*next(cells(rng))[1:]),
+    next_step="one product for both gates, one for the candidate",
+)
+GRADIENT_BUDGET = Traced(
+    rule="all positions at once: no loop, no [B, T, H], nothing larger than [N + 1, H]",
+    largest_elements=(POSITIONS + 1) * HIDDEN,
+    ops={"MatMul": 0, "Einsum": 0},
+    on=lambda rng: tensors(*histories(rng, rng.multinomial(POSITIONS, np.full(60, 1 / 60)).tolist(), HIDDEN)),
+    next_step="shift the outputs by one and set row starts to 0",
+)
 CHECKS = {
     1: Exercise(
         asks="augru_cell(x, h, a, W, b, V, d): float32 [B, C], [B, H], [B], the weights -> the next state, float32 [B, H]",
@@ -90,13 +96,7 @@ CHECKS = {
         reference=cell,
         given=tensors,
         compare=Close("1 - a scales the update gate, for h and for the candidate's share"),
-        limits=[
-            Traced(
-                CELL_BUDGET,
-                on=lambda rng: tensors(*next(cells(rng))[1:]),
-                next_step="one product for both gates, one for the candidate",
-            )
-        ],
+        limits=[CELL_BUDGET],
         run_it="a is [B]; the update gate is [B, H]",
     ),
     2: Exercise(
@@ -105,13 +105,7 @@ CHECKS = {
         reference=attention_gradient,
         given=tensors,
         compare=Close("before a row's first position the state is 0, not the last row's"),
-        limits=[
-            Traced(
-                GRADIENT_BUDGET,
-                on=lambda rng: tensors(*histories(rng, rng.multinomial(POSITIONS, np.full(60, 1 / 60)).tolist(), HIDDEN)),
-                next_step="shift the outputs by one and set row starts to 0",
-            )
-        ],
+        limits=[GRADIENT_BUDGET],
         run_it="outputs[p - 1] is the state before position p",
     ),
 }

@@ -7,17 +7,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.exercise import Close, Exercise, Ragged, Traced
 from ctrlab.ops.parsing import ids, numbers
 from ctrlab.schema import MultiHot, Numeric, NumericList
-
-ONE_CHAIN = Budget(
-    rule="one split and one hash for all columns",
-    ops={"StringSplit": 1, "StringToHashBucket": 1},
-)
-NO_STRINGS = Budget(rule="no string is made: no split in the graph", ops={"StringSplit": 0, "StringToNumber": 0})
 
 
 def texts(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]], str, int]]:
@@ -96,6 +89,18 @@ def refuses_no_number(answer: Callable, rng: np.random.Generator) -> None:
         )
 
 
+ONE_CHAIN = Traced(
+    rule="one split and one hash for all columns",
+    ops={"StringSplit": 1, "StringToHashBucket": 1},
+    on=lambda rng: ([tf.constant([_list(rng, ";") for _ in range(16)]) for _ in range(6)], ";", 1_000),
+    next_step="tf.concat(columns, axis=0), before the split",
+)
+NO_STRINGS = Traced(
+    rule="no string is made: no split in the graph",
+    ops={"StringSplit": 0, "StringToNumber": 0},
+    on=lambda rng: ([NumericList("price")], [tf.constant(["1;2"])]),
+    next_step="answer with numbers.fused",
+)
 CHECKS = {
     1: Exercise(
         asks="hash_together(columns, separator, buckets): k string [B] -> ragged int64 [k * B, (L)]",
@@ -103,13 +108,7 @@ CHECKS = {
         reference=hashed,
         given=lambda columns, *rest: ([tf.constant(column, tf.string) for column in columns], *rest),
         compare=Ragged("drop empty parts, keep rows; the columns stand below each other, the first column's rows come first"),
-        limits=[
-            Traced(
-                ONE_CHAIN,
-                on=lambda rng: ([tf.constant([_list(rng, ";") for _ in range(16)]) for _ in range(6)], ";", 1_000),
-                next_step="tf.concat(columns, axis=0), before the split",
-            )
-        ],
+        limits=[ONE_CHAIN],
         run_it="does each step of `stock` work on one long column?",
     ),
     2: Exercise(
@@ -118,13 +117,6 @@ CHECKS = {
         cases=lists_of_numbers,
         reference=numbers.OP.reference,
         compare=Close("the mean is over parts that are not empty, 0 of none"),
-        limits=[
-            refuses_no_number,
-            Traced(
-                NO_STRINGS,
-                on=lambda rng: ([NumericList("price")], [tf.constant(["1;2"])]),
-                next_step="answer with numbers.fused",
-            ),
-        ],
+        limits=[refuses_no_number, NO_STRINGS],
     ),
 }

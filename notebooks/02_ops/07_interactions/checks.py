@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons import own_kernel
-from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.exercise import Close, Exercise, Traced
 from ctrlab.ops import dot_interaction, factorization_machine
@@ -41,13 +40,6 @@ def gradient(u: tf.Tensor, g: tf.Tensor) -> np.ndarray:
     return dot_interaction.OP.reference_gradient(None, flat, dim, g)[1].reshape(rows, count, dim).astype(np.float32)
 
 
-BUDGET = Budget(
-    rule="one matrix product, nothing scattered, no tensor larger than [B, U, U]",
-    largest_elements=ROWS * VECTORS * VECTORS,
-    ops={"Scatter": 0, "SegmentSum": 0, "Einsum": 0, "MatMul": 1},
-)
-
-
 def fields(rng: np.random.Generator) -> Iterator[tuple[str, tf.Tensor, int]]:
     """(what it is, fields, float32 [B, U * D], D)."""
     for case, rows, count, dim in shapes(rng):
@@ -71,19 +63,20 @@ def require_one_pass(answer: Callable, rng: np.random.Generator) -> None:
         )
 
 
+BUDGET = Traced(
+    rule="one matrix product, nothing scattered, no tensor larger than [B, U, U]",
+    largest_elements=ROWS * VECTORS * VECTORS,
+    ops={"Scatter": 0, "SegmentSum": 0, "Einsum": 0, "MatMul": 1},
+    on=lambda rng: vectors(rng, ROWS, VECTORS, DIM),
+    next_step="gather a symmetric [B, U, U] from g, then one tf.matmul",
+)
 CHECKS = {
     1: Exercise(
         asks="pairs_gradient(u, g): float32 [B, U, D] and [B, P] -> float32 [B, U, D]",
         cases=lambda rng: ((case, *vectors(rng, *sizes)) for case, *sizes in shapes(rng)),
         reference=gradient,
         compare=Close("pair (i, j) adds g times vector j to vector i, and g times vector i to vector j"),
-        limits=[
-            Traced(
-                BUDGET,
-                on=lambda rng: vectors(rng, ROWS, VECTORS, DIM),
-                next_step="gather a symmetric [B, U, U] from g, then one tf.matmul",
-            )
-        ],
+        limits=[BUDGET],
         run_it="U is u.shape[1]; the number of rows may be 0",
     ),
     2: Exercise(

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.exercise import Close, Exercise, Traced, tensors
 from ctrlab.ops import batch_norm
 
@@ -53,20 +52,20 @@ def inputs_of(values, d_out) -> list[np.ndarray]:
     return float32(a, wide.mean(0), inverse, values["scale"], d_out)
 
 
-BUDGET = Budget(
-    rule="at most seven tensors of [B, n]; sums over the rows and products of vectors are free",
-    largest_elements=ROWS * COLUMNS,
-    # The vectors, sums and constants of a careful answer take less than one tensor of [B, n] more.
-    bytes=8 * 4 * ROWS * COLUMNS - 1,
-)
-
-
 def large(rng: np.random.Generator) -> tuple:
     shapes = (ROWS, COLUMNS), COLUMNS, COLUMNS, COLUMNS, (ROWS, COLUMNS)
     return tensors(*float32(*(rng.standard_normal(shape) for shape in shapes)))
 
 
 MOVED = Close("is each sum divided by B once?", rtol=1e-4)
+BUDGET = Traced(
+    rule="at most seven tensors of [B, n]; sums over the rows and products of vectors are free",
+    largest_elements=ROWS * COLUMNS,
+    # The vectors, sums and constants of a careful answer take less than one tensor of [B, n] more.
+    bytes=8 * 4 * ROWS * COLUMNS - 1,
+    on=large,
+    next_step="multiply vectors with vectors first; keep a - mean, and put inverse into the vectors",
+)
 CHECKS = {
     1: Exercise(
         asks="norm_gradient(a, mean, inverse, scale, d_out): float32 [B, n], three [n], [B, n] -> d_a, d_scale, d_shift",
@@ -78,13 +77,7 @@ CHECKS = {
             "d_scale": Close("d_out times (a - mean) * inverse, summed over rows", rtol=1e-4),
             "d_shift": Close("d_out summed over rows", rtol=1e-4),
         },
-        limits=[
-            Traced(
-                BUDGET,
-                on=large,
-                next_step="multiply vectors with vectors first; keep a - mean, and put inverse into the vectors",
-            )
-        ],
+        limits=[BUDGET],
     ),
     2: Exercise(
         asks="the op `answer(product, ...)` with the learner's kernel inside: out, the moved mean, the moved variance",

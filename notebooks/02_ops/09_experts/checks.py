@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.exercise import Close, Each, Exercise, NoAllocation, Traced
 from ctrlab.ops import mixture
 
@@ -40,11 +39,6 @@ def first_layer(x: tf.Tensor, kernel: tf.Tensor, gates: list[tf.Tensor]) -> tupl
 
 
 WIDTH = EXPERTS * OUTPUTS + TASKS * EXPERTS
-BUDGET = Budget(
-    rule="one matrix product in all, and no tensor larger than its result or its kernel",
-    largest_elements=max(ROWS, INPUTS) * WIDTH,
-    ops={"MatMul": 1, "Einsum": 0, "Conv": 0},
-)
 
 
 def mixture_of(rng: np.random.Generator, x: tf.Tensor, kernels: list[tf.Tensor], width: int) -> tuple:
@@ -68,6 +62,13 @@ def few_and_many(rng: np.random.Generator) -> list[tuple]:
     return [mixture_of(rng, x, layer(rng, 4, 5, 3, experts, 2)[2], width) for experts, width in ((3, 4), (100, 300))]
 
 
+BUDGET = Traced(
+    rule="one matrix product in all, and no tensor larger than its result or its kernel",
+    largest_elements=max(ROWS, INPUTS) * WIDTH,
+    ops={"MatMul": 1, "Einsum": 0, "Conv": 0},
+    on=lambda rng: layer(rng, ROWS, INPUTS, OUTPUTS, EXPERTS, TASKS),
+    next_step="put the kernels side by side, [I, E * O + K * E], and multiply once",
+)
 CHECKS = {
     1: Exercise(
         asks="first_layer(x, kernel, gates): float32 [B, I], [E, I, O], K of [I, E] -> float32 [E, B, O] and [B, K * E]",
@@ -77,13 +78,7 @@ CHECKS = {
             "said": Close("columns e * O to (e + 1) * O of the product are expert e's"),
             "logits": Close("the gates' columns come behind the experts', task by task"),
         },
-        limits=[
-            Traced(
-                BUDGET,
-                on=lambda rng: layer(rng, ROWS, INPUTS, OUTPUTS, EXPERTS, TASKS),
-                next_step="put the kernels side by side, [I, E * O + K * E], and multiply once",
-            )
-        ],
+        limits=[BUDGET],
         run_it="the number of rows may be 0; all other sizes are static",
     ),
     2: Exercise(

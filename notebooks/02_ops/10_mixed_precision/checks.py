@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.exercise import Close, Exercise, Traced, tensors
 
@@ -40,12 +39,6 @@ def layer_of(x, kernel, bias) -> np.ndarray:
     """relu(x kernel + bias) of rounded numbers, summed in float64, as float32."""
     x, kernel, bias = (rounded(a).astype(np.float64) for a in (x, kernel, bias))
     return np.maximum(x @ kernel + bias, 0).astype(np.float32)
-
-
-LAYER = Budget(
-    rule="one MatMul, in bfloat16, and four casts",
-    ops={"MatMul": 1, "Cast": 4, "Einsum": 0, "XlaDot": 0},
-)
 
 
 def with_gradients(answer: Callable) -> Callable:
@@ -108,9 +101,6 @@ def update_of(weight, gradient, rate, clip) -> np.ndarray:
     return (weight - rate * gradient * (clip / norm if norm > clip else 1.0)).astype(np.float32)
 
 
-UPDATE = Budget(rule="one cast, and nothing else in bfloat16", ops={"Cast": 1})
-
-
 def with_move(answer: Callable) -> Callable:
     """The new weights, and how far they moved: an update that is lost beside its weights is small in norm."""
 
@@ -127,6 +117,18 @@ def moved(weight, gradient, rate, clip) -> tuple[np.ndarray, np.ndarray]:
 
 
 CAST = "cast the gradient to float32 first; then the norm of all its entries, then the scale"
+LAYER = Traced(
+    rule="one MatMul, in bfloat16, and four casts",
+    ops={"MatMul": 1, "Cast": 4, "Einsum": 0, "XlaDot": 0},
+    on=of_layer,
+    next_step="tf.matmul of two bfloat16 tensors; cast x, kernel, bias, and the result",
+)
+UPDATE = Traced(
+    rule="one cast, and nothing else in bfloat16",
+    ops={"Cast": 1},
+    on=lambda rng: (tf.ones([8, 8]), tf.ones([8, 8], tf.bfloat16), 0.1, 5.0),
+    next_step="one tf.cast of the gradient",
+)
 CHECKS = {
     1: Exercise(
         asks="half_dense(x, kernel, bias): float32 [B, I], [I, O], [O] -> float32 [B, O]",
@@ -135,14 +137,7 @@ CHECKS = {
         given=tensors,
         ask=with_gradients,
         compare={"result": Close("cast in, compute, cast out; bfloat16, not float16", rtol=HALF), "gradients": in_float32},
-        limits=[
-            Traced(
-                LAYER,
-                on=of_layer,
-                next_step="tf.matmul of two bfloat16 tensors; cast x, kernel, bias, and the result",
-            ),
-            multiplies_bfloat16,
-        ],
+        limits=[LAYER, multiplies_bfloat16],
     ),
     2: Exercise(
         asks="clipped_update(weight, gradient, rate, clip): float32 and bfloat16 of one shape -> the new weight, float32",
@@ -151,12 +146,6 @@ CHECKS = {
         given=lambda weight, gradient, *rest: (tf.constant(weight), tf.cast(gradient, tf.bfloat16), *rest),
         ask=with_move,
         compare={"weight": Close(CAST, rtol=1e-6), "the move alone": Close(CAST, rtol=1e-3)},
-        limits=[
-            Traced(
-                UPDATE,
-                on=lambda rng: (tf.ones([8, 8]), tf.ones([8, 8], tf.bfloat16), 0.1, 5.0),
-                next_step="one tf.cast of the gradient",
-            )
-        ],
+        limits=[UPDATE],
     ),
 }
