@@ -34,7 +34,7 @@ app = make_app(
 
 @app.callback()
 def options(version: VersionOption = False) -> None:
-    """What `ctrlab` takes before a command."""
+    """Handles the options of `ctrlab` itself, which come before a command."""
 
 
 add_commands(app, doctor, train, export, serve, load, label, race, tune, lab)

@@ -1,4 +1,4 @@
-"""What all commands share: how groups are made, where output goes, options that several take, and errors in one sentence."""
+"""The common parts of all commands: groups, output, options that several commands take, and errors in one sentence."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from ctrlab.profiling.quiet import quiet
 
 INTERRUPTED, TERMINATED = 130, 143  # what shells give for Ctrl-C and SIGTERM
 WIDTH = 100
-"""Columns of output that goes to no terminal: the widest table, the race's, fits."""
+"""Columns of output that does not go to a terminal; wide enough for the widest table, that of the race."""
 
 
 class OneSentence(TyperGroup):
-    """A group of commands that turns what a user can mend into one sentence on stderr and the error's exit code."""
+    """A group of commands that turns an error which the user can fix into one sentence on stderr and the error's exit code."""
 
     def invoke(self, ctx):
         try:
@@ -59,10 +59,9 @@ class OneSentence(TyperGroup):
 
 @contextmanager
 def _ending_as_interrupted() -> Iterator[list[int]]:
-    """SIGTERM raises KeyboardInterrupt as Ctrl-C does, so that no file of a block is left. The list then holds what came.
-
-    A SIGTERM after that is ignored: `timeout` sends two at once, and a launcher ends workers that Ctrl-C has reached. A second
-    Ctrl-C counts.
+    """A context in which SIGTERM raises KeyboardInterrupt like Ctrl-C, so that temporary files are removed. The list then holds
+    the signal that came. A SIGTERM after that is ignored: `timeout` sends two at once, and a launcher ends workers that Ctrl-C
+    has reached. A second Ctrl-C still counts.
     """
     ended: list[int] = []
 
@@ -94,7 +93,7 @@ def _exit(sentence: str, code: int) -> typer.Exit:
 
 
 def _nearest(said: str) -> str:
-    """A hint at the value that is nearly what was given, for an option's sentence that lists its values."""
+    """A hint at the valid value that is nearest to the given one, for the error that lists an option's values."""
     found = re.search(r"'(.*)' is not one of (.*)", said)
     return hint(found[1], re.findall(r"'([^']*)'", found[2])) if found else ""
 
@@ -123,13 +122,13 @@ def add_commands(app: typer.Typer, *modules: ModuleType) -> None:
 
 
 def console() -> Console:
-    """Standard output, as wide as its terminal or as COLUMNS says, else WIDTH columns."""
+    """The console on standard output: as wide as its terminal or as COLUMNS, otherwise WIDTH columns."""
     known = sys.stdout.isatty() or re.fullmatch(r"0*[1-9]\d*", os.environ.get("COLUMNS", ""))
     return Console(width=None if known else WIDTH)
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow without its greetings.
+    """Imports TensorFlow without its messages.
 
     Raises:
         CtrlabError: it can't be imported.
@@ -143,10 +142,10 @@ def import_tensorflow() -> None:
 
 
 def require_files(json_path: Path | None = None, html: Path | None = None) -> None:
-    """Says before minutes of work whether the files asked for could be written after it.
+    """Checks before minutes of work that the requested files can be written after it.
 
     Raises:
-        CtrlabError: one can't be, or what draws a page's plots is missing.
+        CtrlabError: a file can't be written, or the library for a page's plots is missing.
     """
     if json_path:
         require_place(json_path)
@@ -189,10 +188,10 @@ OptimizationsOption = Annotated[str, typer.Option(help="none, all, all+results, 
 
 
 def duration(option: str, text: str) -> float:
-    """Seconds, from text such as "500ms", "1s" or "5m".
+    """The seconds in a text such as "500ms", "1s" or "5m".
 
     Raises:
-        CtrlabError: it is no such text, or not above 0.
+        CtrlabError: the text is not a duration, or not above 0.
     """
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text)
     seconds = float(found[1]) * {"ms": 1e-3, "s": 1, "m": 60, "h": 3600}[found[2]] if found else 0.0

@@ -36,7 +36,7 @@ def command() -> None:
 
 
 def table_of_findings(found: Report) -> Table:
-    """What is there, what is needed, and how to mend what does not fit."""
+    """The table of findings: what exists, what is needed, and how to fix the rest."""
     table = Table("", Column("found", overflow="fold"), "needed", "state", "to mend or override", title="This machine")
     for f in found.findings:
         cure = "" if f.state == "ok" else f.cure

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ctrlab.load.outcome import Outcome
 
 WARM_RATE, WARM_SECONDS = 20.0, 2.0
-"""Requests a second before the first run, and for how long, at most."""
+"""Requests per second before the first run, and the most seconds for which they are sent."""
 
 
 def command(
@@ -125,19 +125,19 @@ def command(
 
 
 def line(outcome: Outcome) -> str:
-    """A run in a line."""
+    """One line about a run."""
     late = " (the generator fell behind)" if outcome.behind() else ""
     why = f", the first: {_shown(outcome.why)}" if outcome.failed else ""
     return f"{outcome.rate:.4g} a second: p99 {_ms(outcome.percentile(99))} ms, {outcome.failed} failed{why}{late}"
 
 
 def _shown(why: str) -> str:
-    """What a server said, without what would move a terminal's cursor."""
+    """A text from a server, without characters that would move a terminal's cursor."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in why).split())[:200]
 
 
 def table_of(tries: tuple[Outcome, ...]) -> Table:
-    """A line a run."""
+    """A table with one line per run."""
     table = Table(title="Latency from the time that each request was due; failures count as infinitely late")
     headings = ("asked/s", "answered/s", "p50, ms", "p95", "p99", "max", "failed", "late, ms", "generator, us")
     for heading in headings:
@@ -151,7 +151,7 @@ def table_of(tries: tuple[Outcome, ...]) -> Table:
 
 
 def curves(tries: Sequence[Outcome]) -> dict[str, tuple[float, ...]]:
-    """{a run, with what failed in it: the seconds of each of its requests, infinite for those that failed}."""
+    """{name of a run, with its failures: seconds of each of its requests, infinite for failed ones}."""
     found = {}
     for number, one in enumerate(tries):
         again = ", again" if one.rate in [other.rate for other in tries[:number]] else ""

@@ -192,7 +192,7 @@ def command(
 
 
 def _train_locally(workers: int) -> None:
-    """Runs this command in several processes, and ends as they end."""
+    """Runs this command in several processes, and ends with their exit code."""
     from ctrlab.distributed.launch import local
 
     command = [sys.executable, "-m", "ctrlab", *sys.argv[1:]]
@@ -201,7 +201,7 @@ def _train_locally(workers: int) -> None:
 
 
 def tell_resumed(training: Run, out: Console) -> None:
-    """Says what the run goes on from, and what was passed over."""
+    """Prints the save from which the run continues, and the saves that were passed over."""
     restored, folder = training.checkpoints.restored, training.spec.saving.folder
     if restored:
         for problem in restored.passed_over:
@@ -214,7 +214,9 @@ def tell_resumed(training: Run, out: Console) -> None:
 
 
 def require_batch(training: Run) -> None:
-    """Refuses a data set of fewer rows than a batch, of all epochs or, as validation comes after each, of one."""
+    """Refuses a data set with fewer rows than a batch: over all epochs, or with validation, which follows each epoch, over
+    one.
+    """
     if training.files.rows * (1 if training.stopping else training.spec.epochs) < training.batch_size:
         raise BadData(
             f"Training needs at least one batch of {training.batch_size:,} rows; {training.files.name} has "
@@ -223,7 +225,7 @@ def require_batch(training: Run) -> None:
 
 
 def fit(training: Run, out: Console, publisher: Publisher | None = None) -> None:
-    """Trains on every row, with a bar that carries the loss."""
+    """Trains on every row, with a progress bar that shows the loss."""
     start, total = training.position, training.batch_count
     if start >= total:
         out.print(f"Nothing is left to train: all {total} batches were trained on before.")
@@ -242,7 +244,7 @@ def fit(training: Run, out: Console, publisher: Publisher | None = None) -> None
 
 
 def judged(training: Run) -> str:
-    """A line on the epochs, as the validation rows judge them."""
+    """A line on the quality of each epoch on the validation rows."""
     stopping = training.stopping
     found = [sum(each.auc.values()) / len(each.auc) for each in stopping.evaluations]
     if not found:
@@ -253,7 +255,9 @@ def judged(training: Run) -> str:
 
 @contextlib.contextmanager
 def publishing(publisher: Publisher) -> Iterator[list[CtrlabError]]:
-    """A block that publishes. What its last publication failed of is in the list then, so that the trained model is not lost."""
+    """A context that publishes. The error of the last publication is put into the list instead of raised, so that the trained
+    model is not lost.
+    """
     failed: list[CtrlabError] = []
     with contextlib.ExitStack() as last:
         last.push(publisher)
@@ -276,7 +280,7 @@ def told(publisher: Publisher) -> str:
 
 
 def table_of(found: Evaluation, ceiling: dict[str, float] | None, title: str) -> Table:
-    """AUC and log loss a label; the ceiling is the AUC of the model that drew the labels, where one did."""
+    """A table of AUC and log loss per label. The ceiling is the AUC of the model that drew the labels, if a model did."""
     table = Table("label", "AUC", "ceiling", "log loss", title=title, caption=f"{found.rows:,} held-out rows")
     for label, auc in found.auc.items():
         best = f"{ceiling[label]:.4f}" if ceiling else "unknown"
@@ -285,7 +289,7 @@ def table_of(found: Evaluation, ceiling: dict[str, float] | None, title: str) ->
 
 
 def kinds_of(model: CTRModel) -> str:
-    """A line on which tables have the chosen embedding, and why others have not."""
+    """A line on the tables with the chosen embedding, and the reasons why others don't have it."""
     from ctrlab.embedding.choices import reasons
 
     found = reasons(model.choices, model.schema)
@@ -295,7 +299,7 @@ def kinds_of(model: CTRModel) -> str:
 
 
 def size_of(variables: Sequence[EmbeddingVariable], here: str) -> str:
-    """A line on what embedding variables hold together."""
+    """A line on the total content of all embedding variables."""
     stats = [variable.stats() for variable in variables]
     rows, below, waiting, size = (sum(getattr(s, n) for s in stats) for n in ("rows", "rows_below", "candidates", "bytes"))
     parts = [f"{rows:,} rows in {len(stats)} tables", f"{below:,} of them on the disk" if below else ""]

@@ -1,4 +1,4 @@
-"""`ctrlab train --follow`: trains on the files that appear in a folder, until it is told to end."""
+"""`ctrlab train --follow`: trains on the files that appear in a folder, until a signal to end."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from ctrlab.training import Run
 
 SMOOTHING = 0.95
-"""Of the loss that a bar shows."""
+"""The smoothing factor of the loss that a progress bar shows."""
 
 
 class Idle:
-    """Whether no rows have come for so many seconds. Asked while training waits for some: a step or a save may take longer."""
+    """Whether no rows have come for a number of seconds. It is only called while training waits for rows, because a step or a
+    save may take longer.
+    """
 
     def __init__(self, followed: Followed, seconds: float):
         self._followed, self._seconds = followed, seconds
@@ -36,7 +38,7 @@ class Idle:
 
 
 def first_examples(training: Run, out: Console, idle: Idle) -> tf.data.Dataset | None:
-    """Batches of the followed folder's first file; waits for it, and gives None if none has come for too long."""
+    """Batches of the followed folder's first file. Waits for it; None if no file has come for too long."""
     from ctrlab.serving.warm_up import EXAMPLES
 
     with out.status(f"Waiting for the first file in {training.followed.folder}", spinner="dots"):
@@ -50,7 +52,7 @@ def first_examples(training: Run, out: Console, idle: Idle) -> tf.data.Dataset |
 
 
 def follow_files(training: Run, out: Console, publisher: Publisher | None, most_idle: float) -> None:
-    """Trains on files as they come, until SIGTERM or SIGINT, or until none has come for so many seconds."""
+    """Trains on files as they come, until SIGTERM or SIGINT, or until none has come for the given seconds."""
     stops = threading.Event()
     before = {number: signal.signal(number, lambda *_: stops.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     columns = ("[progress.description]{task.description}", MofNCompleteColumn(), TextColumn("rows{task.fields[loss]}"))

@@ -1,4 +1,4 @@
-"""What the options of `ctrlab train` say, and whether they go together."""
+"""Parses the options of `ctrlab train`, and checks that they fit together."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """What options say that are more than their text.
+    """The parsed values of options.
 
     Attributes:
-        seconds: between publications. idle: seconds without a new file, after which a followed training ends.
-        validation: a share of the training rows, or None.
+        seconds: time between publications.
+        idle: seconds without a new file after which a followed training ends.
+        validation: a fraction of the training rows, or None.
         embedding, size: as `ctrlab.build` takes them.
     """
 
@@ -36,13 +37,14 @@ class Checked:
 
 
 def checked(given: Mapping[str, Any], workers: int) -> Checked:
-    """Checks what can be without data, folders and a model. TensorFlow is imported only if numbers of the model are given.
+    """Checks everything that can be checked without data, folders and a model. TensorFlow is imported only if numbers of the
+    model are given.
 
     Args:
         given: the arguments of `ctrlab train`, by name.
         workers: how many processes train together.
     Raises:
-        CtrlabError, UnknownName: options that don't go together, or one that says nothing.
+        CtrlabError, UnknownName: options don't fit together, or one has no effect.
     """
     asked = SimpleNamespace(**given)
     optimizations.resolve(asked.optimizations)
@@ -103,14 +105,14 @@ def _size_of(given: Mapping[str, Any]) -> str | Sizes:
 
 
 def sizes_of(model: str, size: str, units: Sequence[str], numbers: dict, hyper: dict) -> Sizes:
-    """The numbers of a preset with what is given in place of single ones.
+    """The numbers of a preset, some of them replaced by the given ones.
 
     Args:
-        units: of parts, "deep=128,64"; or of the first part, "128,64".
+        units: units of parts, "deep=128,64"; or of the first part, "128,64".
         numbers: dim, dropout, l2, batch_norm; hyper: the fields of `Hyper`. None leaves a number as it is.
     Raises:
-        UnknownName: no such preset, part or optimizer. CtrlabError: a number out of its range, or text that is none; another
-            optimizer without its learning rate.
+        UnknownName: no such preset, part or optimizer. CtrlabError: a number is out of its range, or a text is not a number;
+            another optimizer is given without its learning rate.
     """
     from ctrlab.models import MODELS
     from ctrlab.training.optimizers import KINDS
@@ -139,7 +141,7 @@ def _units_of(text: str, main: str) -> tuple[str, tuple[int, ...]]:
 
 
 def share_of(text: str) -> float:
-    """A share of the rows, "10%" or "0.1"."""
+    """Parses a fraction of the rows, "10%" or "0.1"."""
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -147,10 +149,11 @@ def share_of(text: str) -> float:
 
 
 def choice_of(embedding: str, admission: int | None, evict_after: int | None, storage: Path | None, memory_rows: int | None):
-    """What the options say of embeddings, as `ctrlab.build` takes it.
+    """The argument `embedding` of `ctrlab.build` that the options describe.
 
     Raises:
-        CtrlabError: options of variables for another embedding; a storage without a size of the memory above it, or one alone.
+        CtrlabError: options of variables are given for another embedding; a storage is given without the size of the memory above
+            it, or the reverse.
     """
     from ctrlab.embedding.choices import NAMES, Variable
     from ctrlab.embedding.options import CounterFilter, GlobalStepEviction, Storage

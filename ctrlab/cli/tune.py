@@ -56,7 +56,7 @@ def command(
 
 
 def table_of(found: Tuning, part: str) -> Table:
-    """Medians over two settings, with their intervals; "-" where there was no time to measure."""
+    """A table of medians over two settings, with their intervals; "-" if there was no time to measure."""
     from ctrlab.training.tune import AXES
 
     surface, (across, down) = found.surface(part), AXES[part]

@@ -1,4 +1,4 @@
-"""What stands behind a lesson: its start, its checks, predictions and verdicts; and what builds and opens the workbook."""
+"""The code behind lessons: start, checks, predictions and verdicts; and the tools that build and open the workbook."""
 
 from ctrlab.lazy import loader
 

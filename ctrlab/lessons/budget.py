@@ -16,20 +16,21 @@ if TYPE_CHECKING:
 
 PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 MOST_OPS = 250
-"""A careful answer takes up to 100. What Python unrolls takes some for each row, and the budgets' inputs have many rows."""
+"""The most ops of an answer. A careful answer takes up to 100; a loop that Python unrolls takes some per row, and the inputs
+have many rows.
+"""
 _CONSTANT = frozenset({"Placeholder", "Const"})
 _NOT_MADE = frozenset({"NoOp", "Identity", "ReadVariableOp"})
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What one run cost.
+    """The cost of one run.
 
-    Attributes:
-        ops: op type -> how many in the graph, a called tf.function's included; not those of constants, inputs and variables.
-        hidden: types of the ops that hide what they run: loops, branches, data sets, calls of graphs and of Python.
-        bytes: of all tensors that ops made, and of the constants, wherever they were made; inputs and variables apart.
-        largest: (op type, shape) of the largest of them.
+    Attributes: ops: {op type: number of ops in the graph}, including those of a called tf.function, without constants, inputs and
+    variables. hidden: types of ops that hide what they run: loops, branches, data sets, calls of graphs and of Python. bytes:
+    bytes of all tensors that ops made, and of all constants; inputs and variables do not count. largest: (op type, shape) of the
+    largest tensor.
     """
 
     ops: Counter
@@ -44,8 +45,9 @@ class Spent:
 
 @dataclass(frozen=True)
 class Budget:
-    """What an answer may spend. A limit left at None is none; loops, in the graph or unrolled, and whatever else hides its cost
-    never pass. `ops` limits families: "Unique" counts every type that has it in its name, such as UniqueWithCountsV2."""
+    """The limits of an answer's cost. None means no limit. Loops, in the graph or unrolled, and anything else that hides its
+    cost never pass. `ops` limits families: "Unique" counts every type that has it in its name, such as UniqueWithCountsV2.
+    """
 
     rule: str
     largest_elements: int | None = None
@@ -56,7 +58,7 @@ class Budget:
         """Trace and run `answer(*inputs)`.
 
         Raises:
-            CheckFailed: it cannot be traced, or it spends more than the budget.
+            CheckFailed: the answer can't be traced, or it spends more than the budget.
         """
         spent = spend(answer, *inputs)
 
@@ -80,7 +82,7 @@ class Budget:
 
 
 def spend(answer: Callable, *inputs) -> Spent:
-    """Trace `answer(*inputs)`, run it once and count what it makes; shapes are those of the run, not of the trace."""
+    """Trace `answer(*inputs)`, run it once and count its ops and tensors; shapes are those of the run, not of the trace."""
     import tensorflow as tf
 
     made: list[tf.Operation] = []
@@ -119,13 +121,14 @@ def spend(answer: Callable, *inputs) -> Spent:
 
 
 def _tensors(ops: Iterable[tf.Operation]) -> list[tf.Tensor]:
-    """What the ops made; variables and data sets have no shape of their own."""
+    """The tensors that ops made. Variables and data sets have no shape, and are left out."""
     outputs = [t for op in ops if op.type not in _NOT_MADE for t in op.outputs]
     return [t for t in outputs if t.dtype.is_numpy_compatible and t.dtype.name not in ("variant", "resource")]
 
 
 def _hides(op: tf.Operation) -> bool:
-    """Whether it runs what is not in the graph: functions, which loops, branches and calls take as attributes; data sets and
-    lists of tensors, which are variants; Python."""
+    """Whether an op runs code that is not in the graph: functions, which loops, branches and calls take as attributes; data
+    sets and lists of tensors, which are variants; Python.
+    """
     functions = any(value.HasField("func") or value.list.func for value in op.node_def.attr.values())
     return functions or op.type in PYTHON or any(t.dtype.name == "variant" for t in op.outputs)

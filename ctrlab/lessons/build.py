@@ -1,4 +1,5 @@
-"""Makes what follows from the lessons: their canonical form, the glossary, the cheat sheet, and the tables of two README.md.
+"""Makes the files that are derived from the lessons: their canonical form, the glossary, the cheat sheet, and the tables of two
+README.md.
 
 `python -m ctrlab.lessons.build`; with --check it only compares. The learners' notebooks are made when a workbook is set up.
 """
@@ -20,10 +21,10 @@ _TITLE = re.compile(r"\A(# .+\n\n)")
 
 
 def lessons() -> dict[str, NotebookNode]:
-    """Every lesson's solved notebook by the lesson's name, in the order of the course, as it must be now.
+    """Every lesson's solved notebook by the lesson's name, in the order of the course, in its current required form.
 
     Raises:
-        BadData: there is none.
+        BadData: there is no lesson.
     """
     found = {f"{folder.parent.name}/{folder.name}": folder / "lesson.ipynb" for folder in places.folders().values()}
     if not found:
@@ -32,16 +33,16 @@ def lessons() -> dict[str, NotebookNode]:
 
 
 def workbook(lessons: dict[str, NotebookNode]) -> dict[str, str]:
-    """{file name: text} of what a learner's working folder holds: the notebooks, the glossary and the cheat sheet."""
+    """{file name: text} of the files in a learner's working folder: the notebooks, the glossary and the cheat sheet."""
     notebooks = {f"{name}.ipynb": notebook.dumps(notebook.learner(nb)) for name, nb in lessons.items()}
     return notebooks | {glossary.PAGE: glossary.page(), cheat_sheet.PAGE: cheat_sheet.page(lessons, "{name}.ipynb")}
 
 
 def build(check: bool = False) -> list[Path]:
-    """Make each lesson, the glossary, the cheat sheet and two README.md what they must be; return what was not so.
+    """Bring each lesson, the glossary, the cheat sheet and two README.md up to date; return those that were not.
 
     Args:
-        check: leave them as they are.
+        check: only compare, and change nothing.
     """
     solved, folder = lessons(), places.notebooks()
     wanted = {places.lesson_path(name): notebook.dumps(nb) for name, nb in solved.items()}
@@ -65,7 +66,7 @@ def _solved(nb: NotebookNode) -> NotebookNode:
 
 
 def main(check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 if a file is not as built.")] = False):
-    """Make what follows from the lessons: their canonical form, the glossary, the cheat sheet, and two tables."""
+    """Make the files that are derived from the lessons: their canonical form, the glossary, the cheat sheet, and two tables."""
     try:
         stale = build(check)
     except CtrlabError as error:

@@ -19,7 +19,7 @@ def page(lessons: dict[str, NotebookNode], link: str) -> str:
 
     Args:
         lessons: solved notebooks by name ("02_ops/02_one_lookup"), in the order of the course.
-        link: where a lesson's notebook lies, seen from the sheet: "{name}.ipynb".
+        link: the path of a lesson's notebook, relative to the sheet: "{name}.ipynb".
     """
     links = glossary.Links(to="glossary.md")
     lines = ["# Cheat sheet", "", "Written by `python -m ctrlab.lessons.build` from the glossary and the lessons."]

@@ -1,7 +1,7 @@
-"""How an answer is judged: a wrong one raises, always, and says where and what to try; a right one is one constant line.
+"""Judges answers: a wrong one always raises, and says where it is wrong and what to try; a right one prints one constant line.
 
-A lesson's checks are the functions in the `CHECKS` table of its folder's checks.py, each called with the learner's function and
-a random generator that is fresh every time, so that nothing can be learned by heart.
+A lesson's checks are the functions in the `CHECKS` table of its folder's checks.py, each called with the learner's function and a
+random generator that is new every time, so that no answer can memorize its inputs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ctrlab.errors import choose
 from ctrlab.lessons import notebook, topics
 
 SECONDS = 120
-"""After which a check gives up: many times what a right answer takes on a slow machine."""
+"""Seconds after which a check gives up: many times the time of a right answer on a slow machine."""
 PATIENCE = 5
-"""Seconds more, after which an answer that could not be ended is told of."""
+"""Further seconds after which the learner is told that an answer could not be ended."""
 STUCK = "is still running, perhaps inside one op, which nothing can interrupt: restart the kernel (Kernel, Restart Kernel)."
 RUN_IT = "run it by hand on such an input and read the error"
 OURS = str(Path(__file__).parents[1]) + os.sep
@@ -35,7 +35,7 @@ Check = Callable[[Callable, np.random.Generator], None]
 
 
 class CheckFailed(AssertionError):
-    """A wrong answer: the rule that it breaks, what was expected, what came, where, and a next step to try."""
+    """A wrong answer: the rule that it breaks, the expected and the received value, the place, and a next step to try."""
 
     def __init__(self, rule: str, *, expected: object, received: object, next_step: str, index: object = None):
         self.rule, self.expected, self.received = rule, expected, received
@@ -44,7 +44,9 @@ class CheckFailed(AssertionError):
         super().__init__("\n".join([rule, *(f"  {name:<9}{text}" for name, text in rows if name != "at" or text is not None)]))
 
     def _render_traceback_(self) -> list[str]:
-        """What Jupyter shows: the message, and of the error behind it only the lines in the learner's own cells."""
+        """The text that Jupyter shows: the message, and only those lines of the underlying error that lie in the learner's own
+        cells.
+        """
         lines = [f"CheckFailed: {self}"]
         if self.__cause__ is not None:
             frames = [f for f in traceback.extract_tb(self.__cause__.__traceback__) if "ipykernel" in f.filename]
@@ -68,7 +70,7 @@ def run(lesson: str, exercise: int, answer: Callable, seed: int | None = None) -
     """Judge `answer`; without a `seed` (tests give one) the inputs are new at every call.
 
     Raises:
-        CheckFailed: the answer is wrong, or comes to no end within `SECONDS`. Unanswered: it is still the stub.
+        CheckFailed: the answer is wrong, or does not end within `SECONDS`. Unanswered: it is still the stub.
     """
     checks = checks_of(lesson)
     choose("exercise", repr(exercise), map(repr, checks))
@@ -83,8 +85,9 @@ def run(lesson: str, exercise: int, answer: Callable, seed: int | None = None) -
 
 @contextlib.contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """Ends what runs longer, between two steps of Python, or tells of it, where one op takes the time: no signal ends that.
-    Other threads than the main one get no signals, and have no limit."""
+    """A context that ends code which runs too long, between two steps of Python. If one op takes all the time, no signal can
+    end it, and a message says so. Threads other than the main one get no signals, and have no limit.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -121,18 +124,20 @@ def _limited(seconds: float) -> Iterator[None]:
 
 
 def _give_up_again(frame, event, _):
-    """As a trace of the answer's frames: a bare `except` catches the first _TimeIsUp, and its own first line raises this one."""
+    """A trace function for the answer's frames. If a bare `except` catches the first _TimeIsUp, the handler's first line
+    raises it again.
+    """
     if event == "line":
         raise _TimeIsUp
     return _give_up_again
 
 
 class _TimeIsUp(BaseException):
-    """Not an Exception, which an answer may catch in its loop."""
+    """Raised when the time is over. It is not an Exception, because an answer might catch that in its loop."""
 
 
 def call(answer: Callable, *inputs, case: str, next_step: str = RUN_IT):
-    """`answer(*inputs)`, where an exception or a changed input is a wrong answer too. `case` says what the inputs are."""
+    """The result of `answer(*inputs)`; an exception or a changed input counts as a wrong answer. `case` describes the inputs."""
     before = _values(inputs)
     shape_before = _structure(inputs)
     try:
@@ -162,7 +167,9 @@ def call(answer: Callable, *inputs, case: str, next_step: str = RUN_IT):
 
 @contextlib.contextmanager
 def stub_in_a_line() -> Iterator[None]:
-    """A stub that is called in here is `Unanswered`: Jupyter shows its line, and not all that lies between."""
+    """A context in which a call of a stub becomes `Unanswered`: Jupyter then shows only the stub's line, without the calls in
+    between.
+    """
     try:
         yield
     except NotImplementedError as error:
@@ -172,7 +179,7 @@ def stub_in_a_line() -> Iterator[None]:
 
 
 def _said_by_stub(error: BaseException) -> str | None:
-    """The stub's own line, also where TensorFlow traced the stub and wrote more around it; None of any other error."""
+    """The stub's own line, even if TensorFlow traced the stub and added text around it; None for any other error."""
     found = re.search(notebook.STUB.format(r"\d+"), str(error)) if isinstance(error, NotImplementedError) else None
     return found and found[0]
 
@@ -188,7 +195,7 @@ def _refusal(error: BaseException, case: str, next_step: str) -> CheckFailed:
 
 
 def parts(received, names: str, *, case: str) -> tuple:
-    """`received` as a tuple of as many values as `names` has, which are separated by commas: "order, carried"."""
+    """`received` as a tuple with one value per name in `names`, which are separated by commas: "order, carried"."""
     count = names.count(",") + 1
     if isinstance(received, tuple | list) and len(received) == count:
         return tuple(received)
@@ -204,9 +211,9 @@ def require_close(received, expected, *, case: str, next_step: str, rtol: float 
     """Raise unless `received` is `expected` in shape, in dtype and, norm-wise, within `rtol`; whole numbers exactly.
 
     Args:
-        received: what the answer gave, a tensor or array; anything else is a wrong answer.
-        expected: float32 array that the reference gave.
-        case: what the input was, for the message: "rows of no ids at all".
+        received: the answer's result, a tensor or array; anything else is a wrong answer.
+        expected: the reference's result, a float32 array.
+        case: a description of the input, for the message: "rows of no ids at all".
     """
     rule = f"The result is that of the reference; here {case}."
     try:
@@ -238,7 +245,7 @@ def _values(inputs: Sequence) -> list[np.ndarray]:
 
 
 def _structure(nest) -> object:
-    """The lists, tuples, deques and dictionaries that a nest is made of, without what is in them, and its sets, with it."""
+    """The structure of a nest: its lists, tuples, deques and dictionaries without their values, and its sets with them."""
     if isinstance(nest, dict):
         return {name: _structure(value) for name, value in nest.items()}
     if isinstance(nest, Set):
@@ -247,7 +254,7 @@ def _structure(nest) -> object:
 
 
 def _without_deques(nest):
-    """The nest with a list in place of each deque, which TensorFlow takes for a value."""
+    """The nest with a list in place of each deque, because TensorFlow treats a deque as a value."""
     if isinstance(nest, dict):
         return {name: _without_deques(value) for name, value in nest.items()}
     return [_without_deques(value) for value in nest] if type(nest) in (list, tuple, deque) else nest
@@ -260,7 +267,7 @@ def _first_difference(old: np.ndarray, new: np.ndarray) -> tuple[int, ...] | Non
 
 
 def _different(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Where they differ; two NaNs don't."""
+    """Marks the elements that differ; two NaNs are equal."""
     return (old != new) & ~((old != old) & (new != new))
 
 

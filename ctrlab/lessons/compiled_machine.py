@@ -1,7 +1,5 @@
-"""The lessons' small model on the compiled engine: its tables are embedding variables in place of the definition in NumPy.
-
-The initial values are the same and so are the steps, but for rows of float32 in place of float64. All tables are read in one op
-and stepped in one.
+"""The lessons' small model on the compiled engine: its tables are embedding variables instead of the definition in NumPy. Initial
+values and steps are the same, except that rows are float32 instead of float64. One op reads all tables, and one op steps them.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ class CompiledMachine(FactorizationMachine):
         return sum(table.rows() for table in self.tables.values())
 
     def bytes(self) -> int:
-        """The memory that all tables hold: rows, slots, what is noted beside them, the index and the counts."""
+        """The bytes of memory of all tables: rows, slots, their metadata, the index and the counts."""
         return sum(table.stats().bytes for table in self.tables.values())
 
     def _table(self, column: str, options: Options) -> EmbeddingVariable:
@@ -40,7 +38,7 @@ class CompiledMachine(FactorizationMachine):
 
     @functools.cached_property
     def _compiled(self):
-        """(keys, training) -> rows [F, B, 1 + D], and (keys, gradients [F, B, 1 + D]) -> a step of all tables."""
+        """Two functions: (keys, training) -> rows [F, B, 1 + D]; and (keys, gradients [F, B, 1 + D]), which steps all tables."""
         tables = list(self.tables.values())
         proxies = [table.proxy for table in tables]
         each = tuple(range(len(tables)))

@@ -1,4 +1,4 @@
-"""The map of the course: its parts, the lessons that are there, those to come, and what fits into 2, 4 or 8 hours."""
+"""The map of the course: its parts, the existing and the planned lessons, and a syllabus for 2, 4 or 8 hours."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NEEDS = ("tensorflow", "native", "compiler", "data", "gpu")
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson, as the metadata and the cells of its solved notebook say.
+    """A lesson, described by the metadata and the cells of its solved notebook.
 
     Attributes:
         name: "02_ops/01_indicator_column".
-        summary: one line of what the learner will have shown.
-        teach, do: minutes to read it or to explain it in a room, and minutes of the learner's own work.
-        needs: what must be there, from NEEDS.
-        rank: the lesson with the lowest is kept when time is short.
+        summary: one line on what the learner will have shown.
+        teach, do: minutes to read it or to explain it to a class, and minutes of the learner's own work.
+        needs: its requirements, from NEEDS.
+        rank: when time is short, lessons with the lowest rank are kept.
     """
 
     name: str
@@ -69,7 +69,7 @@ def read_lesson(path: Path) -> Lesson:
     """The lesson whose solved notebook is `path`, `<notebooks>/<part>/<NN_topic>/lesson.ipynb`.
 
     Raises:
-        BadData: its metadata lack something.
+        BadData: its metadata are incomplete.
     """
     name = f"{path.parents[1].name}/{path.parent.name}"
     nb = notebook.read(path)
@@ -86,12 +86,12 @@ def read_lesson(path: Path) -> Lesson:
 
 @cache
 def lessons() -> tuple[Lesson, ...]:
-    """Every lesson that is there, in the order of the course."""
+    """Every existing lesson, in the order of the course."""
     return tuple(read_lesson(folder / "lesson.ipynb") for folder in places.folders().values())
 
 
 def lesson(name: str) -> Lesson:
-    """The lesson called `name`; UnknownName, with the nearest, when there is none."""
+    """The lesson called `name`. Raises UnknownName, with the nearest name, if there is none."""
     known = {entry.name: entry for entry in lessons()}
     return known[choose("lesson", name, known)]
 
@@ -113,7 +113,8 @@ class Slot:
 
 
 def syllabus(hours: int, among: tuple[Lesson, ...] | None = None) -> tuple[Slot, ...]:
-    """What fits into `hours` hours, by rank: a lesson is done if its minutes are left, else shown, else left for home.
+    """The lessons that fit into `hours` hours, by rank. A lesson is done if there are enough minutes left, otherwise shown,
+    otherwise left for home.
 
     >>> [slot.lesson.name for slot in syllabus(2)]  # doctest: +SKIP
     """

@@ -1,4 +1,4 @@
-"""`%%cpp NAME`: the cell's C++ is NAME in the notebook, for the lesson's check and for the cells behind it."""
+"""`%%cpp NAME`: makes the cell's C++ available as NAME in the notebook, for the lesson's check and for later cells."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ctrlab.paths import native
 
 FAST = ["-std=c++20", "-O2", "-Wall"]
 CELL = "cell.cc"
-"""What the compiler and the sanitizers call the cell; the number behind it is the line that Jupyter shows."""
+"""The cell's file name in messages of the compiler and the sanitizers; the number after it is the line that Jupyter shows."""
 STRICT = [*CHECKED, "-ftrivial-auto-var-init=pattern"]
-"""What is not initialized is not zero by luck."""
+"""Compiler flags that fill uninitialized variables with a pattern, so that they are not zero by chance."""
 
 
 class CellError(CtrlabError):
-    """A cell that does not compile; the compiler's own words follow."""
+    """A cell does not compile; the compiler's own message follows."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Source:
         return self.name
 
     def compiled(self, target: Path, *flags, others: Sequence[Path] = (), libraries: Sequence = ()) -> Path:
-        """`target`, made of this and of `others`, sources or objects.
+        """Compiles `target` from this source and `others`, which are sources or objects.
 
         Raises:
             CellError: it does not compile.
@@ -54,10 +54,10 @@ class Source:
 
 @contextlib.contextmanager
 def checked(answer: object, others: Sequence[Path] = ()) -> Iterator[Path]:
-    """The program that the cell and `others`, C++ sources, make with AddressSanitizer and UBSan.
+    """Compiles a program from the cell and `others`, C++ sources, with AddressSanitizer and UBSan.
 
     Raises:
-        CheckFailed: `answer` is no cell, or does not compile. NotImplementedError: it is the stub.
+        CheckFailed: `answer` is not a cell, or does not compile. NotImplementedError: it is the stub.
     """
     if not isinstance(answer, Source):
         raise CheckFailed(
@@ -83,7 +83,7 @@ def _headers() -> list[Path]:
 
 
 def cpp(line: str, cell: str) -> None:
-    """%%cpp NAME: the C++ of this cell is NAME from now on; it is compiled once, to see whether it can be."""
+    """%%cpp NAME: the C++ of this cell is NAME from now on; it is compiled once, to check that it compiles."""
     from IPython import get_ipython
 
     source = Source(line.strip(), cell)

@@ -1,4 +1,4 @@
-"""Charts of data rather than of time: how often ids come, and shares in bars."""
+"""Charts of data instead of time: frequencies of ids, and shares as bars."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MOST_POINTS = 200
 def rank_frequency(
     counts: Mapping[str, np.ndarray], exponents: Mapping[str, float] | None = None, *, title: str, least: int = 10
 ) -> go.Figure:
-    """How often each id comes over its rank, both axes logarithmic: a power law is a straight line.
+    """The number of occurrences of each id over its rank, with logarithmic axes: a power law is a straight line.
 
     Args:
         counts: by column, int [V] in any order.
-        exponents: of the lines to draw beside them, where they are numbers; a line goes through the middle of its points.
-        least: where those lines end: counts below were not fitted.
+        exponents: exponents of the lines to draw, if they are numbers; a line goes through the middle of its points.
+        least: the count at which those lines end; smaller counts were not fitted.
     """
     colour, traces, highest, longest = colours.of_names(counts), [], 1, 1
     for name, values in counts.items():
@@ -63,7 +63,7 @@ def rank_frequency(
 
 
 def shares(values: Mapping[str, float], *, title: str, x: str, y: str, note: str = "") -> go.Figure:
-    """A bar for each name, its share of 0 to 1 in percent."""
+    """One bar per name, with its share, from 0 to 1, in percent."""
     heights = [100 * value for value in values.values()]
     hover = "%{x}: %{y:.1f} %<extra></extra>"
     said = {"text": [f"{height:.3g} %" for height in heights] if len(heights) < 10 else None, "textposition": "outside"}

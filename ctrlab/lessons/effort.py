@@ -39,16 +39,16 @@ class Effort:
 
 
 def words(nb: NotebookNode) -> int:
-    """How many words of prose a learner finds in the lesson."""
+    """The number of words of prose in the lesson, as the learner sees it."""
     prose = (cell.source.replace(notebook.SOLVED, "") for cell in nb.cells if cell.cell_type == "markdown")
     return sum(len(NOT_PROSE.sub(" ", text).split()) for text in prose)
 
 
 def effort(nb: NotebookNode) -> Effort:
-    """What a solved notebook asks of a learner.
+    """The effort that a solved notebook takes a learner.
 
     Raises:
-        BadData: an exercise has no heading that says how difficult it is.
+        BadData: an exercise has no heading with its difficulty.
     """
     solutions, difficulties = notebook.solutions(nb), _difficulties(nb)
     code = [cell.source for cell in nb.cells if cell.cell_type == "code"]
@@ -87,7 +87,7 @@ def _minutes(solved: str, difficulty: str) -> float:
 
 
 def _writes(solutions: str) -> str:
-    """What a learner must be able to write: "NumPy", "TensorFlow ops; C++ (pointers, loops)"."""
+    """The skills that a learner needs for writing: "NumPy", "TensorFlow ops; C++ (pointers, loops)"."""
     kinds = {"np.": "NumPy", "tf.": "TensorFlow ops", ".prefetch(": "tf.data"}
     kinds |= dict.fromkeys(("%%kernel", "%%cpp"), "C++ (pointers, loops)")
     return "; ".join(dict.fromkeys(name for mark, name in kinds.items() if mark in solutions)) or "plain Python"

@@ -1,4 +1,4 @@
-"""Charts of `embedding_study`: AUC over the size of the tables, and the recorded runs that they are drawn from."""
+"""Charts of `ctrlab bench table-sizes`: AUC over the size of the tables, and the recorded runs that they are drawn from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PUBLISHED = (1 / 20, -0.003, "reported: 20x smaller, about -0.3 % AUC")
 
 
 def recorded(name: str) -> dict:
-    """The recorded study `data/measurements/embedding_<name>.json`: its machine, what made it, its runs.
+    """The recorded study `data/measurements/embedding_<name>.json`: its machine, its settings, its runs.
 
     Raises:
         UnknownName: there is no such record.
@@ -31,10 +31,10 @@ def recorded(name: str) -> dict:
 def against_perfect(
     runs: Iterable[Mapping], perfect: str = "perfect", **wanted
 ) -> dict[str, list[tuple[float, float, list[float]]]]:
-    """{way: [(compression, size, [AUC less that of `perfect` with the same seed])]} of the runs that have what is wanted.
+    """{way: [(compression, size, [AUC less that of `perfect` with the same seed])]} for the runs with the wanted settings.
 
     Args:
-        perfect: the way that stands for a row for each id: "perfect" or "variable".
+        perfect: the way with one row per id: "perfect" or "variable".
     """
     chosen = [run for run in runs if all(np.isclose(run[key], value) for key, value in wanted.items())]
     best = {run["seed"]: run["auc"] for run in chosen if run["way"] == perfect}
@@ -51,10 +51,10 @@ def against_perfect(
 
 
 def wins(runs: Iterable[Mapping], perfect: str = "perfect") -> str:
-    """A table in text: how often a row for each id came out ahead of "hashed" of each size, for each model and kind of rows.
+    """A table in text: how often one row per id was better than "hashed" of each size, for each model and kind of rows.
 
     Args:
-        perfect: the way that stands for a row for each id: "perfect" or "variable".
+        perfect: the way with one row per id: "perfect" or "variable".
     """
     heading = f"{perfect} ahead"
     lines = [f" model     rows  rare ids make  drift makes  rows for each id  in company  {heading}     by"]
@@ -71,11 +71,11 @@ def wins(runs: Iterable[Mapping], perfect: str = "perfect") -> str:
 
 
 def size_curve(record: Mapping, *, title: str, ways: Sequence[str] = (), published: bool = False, **wanted) -> go.Figure:
-    """AUC less that of a row for each id, over the tables' size: the mean over seeds, each seed a small mark.
+    """A chart of the AUC minus that of one row per id, over the tables' size: the mean over seeds, and a small mark per seed.
 
     Args:
-        record: what `recorded` returns.
-        ways: those to show; all, if none are named.
+        record: a result of `recorded`.
+        ways: the ways to show; all, if none are named.
         published: mark the published point.
         wanted: the runs to show, e.g. rare=0.4, rows=100_000.
     """

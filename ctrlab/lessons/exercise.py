@@ -1,9 +1,10 @@
-"""Exercises on kernels and arrays, declared: what is asked, the cases, the reference, the comparison, and what may be spent.
+"""Declared exercises on kernels and arrays: the question, the cases, the reference, the comparison, and the budget.
 
-A lesson's `CHECKS` names an `Exercise` by its number. To call it with an answer and a random generator is to judge the answer:
-`judge` puts each case to it, compares what comes with the reference, and then enforces the limits. A check that nothing here can
-say, such as one of threads, files or servers, stays a function `(answer, rng)` in the same table. So does a part of a check: a
-comparison is any function `(received, expected, case, question)` that raises CheckFailed, and a limit any `(answer, rng)`.
+A lesson's `CHECKS` names an `Exercise` by its number. A call with an answer and a random generator judges the answer: `judge`
+runs it on each case, compares the results with the reference, and then enforces the limits. A check that can't be declared so,
+such as one of threads, files or servers, stays a function `(answer, rng)` in the same table. Parts of a check can be functions
+too: a comparison is any function `(received, expected, case, question)` that raises CheckFailed, and a limit is any `(answer,
+rng)`.
 """
 
 from __future__ import annotations
@@ -36,20 +37,21 @@ def tensors(*question) -> tuple:
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """What a learner's function is asked, and what a right one answers.
+    """The question to a learner's function, and its right answers.
 
     Attributes:
-        asks: its signature, what goes in and what comes out: "multi_hot(ids, size): ragged int64 [B, (L)] -> float32 [B, V]".
-        cases: from a random generator, (what it is, *question) of each case: random ones first, then those that break a careless
-            answer. They differ from one generator to another, so that nothing can be learned by heart.
-        reference: question -> the right result, by the definition, in NumPy; a tuple where `compare` has several parts.
-        compare: how the result is compared; by name for each part where the function returns several: {"ids": ..., "rows": ...}.
-        given: question -> what the function is called with. `tensors` makes tensors of NumPy's arrays.
-        ask: answer -> what is called in its place, such as a function that returns the answer's gradients, too.
-        limits: what is enforced after the cases: `Traced`, `NoLoop`, `Peak`, `NoAllocation`, or a function of the lesson.
+        asks: its signature, with inputs and outputs: "multi_hot(ids, size): ragged int64 [B, (L)] -> float32 [B, V]".
+        cases: a random generator -> (description, *question) of each case: random ones first, then those that break a careless
+            answer. They depend on the generator, so no answer can memorize them.
+        reference: question -> the right result, by the definition, in NumPy; a tuple if `compare` has several parts.
+        compare: how the result is compared; by name for each part if the function returns several: {"ids": ..., "rows": ...}.
+        given: question -> the arguments of the function. `tensors` turns NumPy arrays into tensors.
+        ask: answer -> the function that is called in its place, such as one that also returns the answer's gradients.
+        limits: the limits that are enforced after the cases: `Traced`, `NoLoop`, `Peak`, `NoAllocation`, or a function of the
+            lesson.
         afterwards: cases that come after the limits: large ones, on which an answer that spends too much would need all memory.
-        kernel: the native kernel of the learner's that the op runs on: "gru"; "" where the function is one in Python.
-        run_it: the next step to try where the function raises; by itself to run it by hand, or, of a kernel, to try ours.
+        kernel: the learner's native kernel on which the op runs: "gru"; "" if the function is in Python.
+        run_it: the next step to try if the function raises; by default to run it by hand or, for a kernel, to try ours.
     """
 
     asks: str
@@ -68,7 +70,7 @@ class Exercise:
 
 
 def judge(exercise: Exercise, answer: Callable, rng: Rng) -> None:
-    """Put the exercise to `answer`.
+    """Judge `answer` on the exercise.
 
     Raises:
         CheckFailed: a result is wrong, an input was changed, a case made it raise, it spends too much, or it does not run on the
@@ -104,7 +106,7 @@ class Close:
     """A tensor or array of the reference's shape and of `dtype`: norm-wise within `rtol` of it, ids and counts exactly.
 
     Attributes:
-        read: what is compared of that which came, where it is not the whole: `lambda events: events.flat`.
+        read: extracts the compared part of the result, if it is not the whole: `lambda events: events.flat`.
     """
 
     next_step: str
@@ -124,13 +126,12 @@ class Close:
 
 @dataclass(frozen=True)
 class Number:
-    """A number, not in an array: within `rtol` of the reference or within `atol`, exactly where neither is given. Where the
-    reference is nan, infinite or None, the answer is that.
+    """A number, not in an array: within `rtol` of the reference or within `atol`; exactly equal if neither is given. If the
+    reference is nan, infinite or None, the answer must be the same.
 
     Attributes:
-        rule: what number it is, without a full stop: "The exponent is minus the slope".
-        whole: it counts something, so an int is asked for.
-        shown: question -> what of it a refusal shows.
+        rule: a sentence on the number, without a full stop: "The exponent is minus the slope".
+        whole: the number is a count, so it must be an int. shown: question -> the part of it that a refusal shows.
     """
 
     rule: str
@@ -181,7 +182,7 @@ class Each:
     """A list or tuple of as many values as the reference has, or a dictionary of the same names; `compare` judges each of them.
 
     Attributes:
-        of: what a value is called: "output".
+        of: the name of a value in messages: "output".
     """
 
     of: str
@@ -221,7 +222,7 @@ class Ragged:
 
 
 def _brief(value: object) -> str:
-    """What came, in a line."""
+    """The received value, in one line."""
     shown = " ".join(repr(value).split())
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
@@ -231,7 +232,9 @@ def _brief(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Traced(Budget):
-    """A budget of the graph: the answer is made of TensorFlow ops alone, and spends no more on what `on` makes."""
+    """A budget of the graph: the answer consists of TensorFlow ops only, and does not exceed the budget on the inputs that
+    `on` makes.
+    """
 
     on: Callable[[Rng], tuple]
     next_step: str
@@ -242,7 +245,9 @@ class Traced(Budget):
 
 @dataclass(frozen=True)
 class NoLoop:
-    """NumPy does the work: for `many` of something, such as "keys", Python runs at most `most` lines and calls."""
+    """A limit of Python's work: for `many` items, such as "keys", Python runs at most `most` lines and calls; NumPy must do
+    the rest.
+    """
 
     of: str
     many: int
@@ -255,7 +260,7 @@ class NoLoop:
 
 @dataclass(frozen=True)
 class Peak:
-    """One call holds at most `most` bytes at once; `of` says what it was given: "2,000 reads of a table"."""
+    """A limit of memory: one call holds at most `most` bytes at once; `of` describes its input: "2,000 reads of a table"."""
 
     rule: str
     of: str
@@ -274,7 +279,9 @@ class Peak:
 
 @dataclass(frozen=True)
 class NoAllocation:
-    """The learner's kernel asks for no memory in any of the questions that `on` makes, as `require_no_allocation` has it."""
+    """A limit for kernels: the learner's kernel allocates no memory on the questions that `on` makes; see
+    `require_no_allocation`.
+    """
 
     kernel: str
     sizes: str

@@ -28,7 +28,7 @@ class Explorer(widgets.VBox):
     Args:
         draw: called with one value of each choice; returns {curve: its y value there}, always of the same curves.
         choices: {name: values}. The first one's values are the x values of all curves, rising numbers; others may be words.
-        x, y: titles of the axes, with units. title: of the chart.
+        x, y: titles of the axes, with units. title: title of the chart.
         log: which axes are logarithmic: "", "x", "y" or "xy".
     Attributes:
         sliders: by name. chart: the FigureWidget; its last trace holds the chosen points.

@@ -1,4 +1,4 @@
-"""The small model of the lessons on embedding variables: a factorization machine in NumPy, with a table a column.
+"""The small model of the lessons on embedding variables: a factorization machine in NumPy, with one table per column.
 
     logit = b + sum_f w_f + sum_{f < g} v_f . v_g        the row of an id is [w | v]
 
@@ -26,15 +26,15 @@ Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
 
 class FactorizationMachine:
-    """A model that is trained by `step` and asked by `predict`.
+    """A model with `step` for training and `predict` for answers.
 
     Args:
-        columns: of one id a row each.
-        options: of every table, or {column: options}, where a column that is left out keeps every id.
-        dim: of v; a row has one number more. D in what follows.
-        seed: of the rows' initial values, which are uniform whatever the options' initializer.
+        columns: columns with one id per row each.
+        options: options of every table, or {column: options}; a column that is left out keeps every id.
+        dim: D, the numbers of v; a row has one number more.
+        seed: seed of the rows' initial values, which are uniform for any initializer in the options.
     Attributes:
-        tables: {column: ReferenceTable}. steps: how many were taken.
+        tables: {column: ReferenceTable}. steps: number of steps taken.
     """
 
     learning_rate = 0.1
@@ -55,7 +55,7 @@ class FactorizationMachine:
         return ReferenceTable(dim, options, lambda keys: initial_values(options.initializer, keys, dim), Rule("adagrad"))
 
     def step(self, ids: Mapping[str, np.ndarray], labels: np.ndarray) -> float:
-        """One step of Adagrad on int64 ids [B] by column and labels [B]; the mean cross-entropy before it."""
+        """Takes one step of Adagrad on int64 ids [B] by column and labels [B]. Returns the mean cross-entropy before it."""
         self.steps += 1
         rows = self._rows(ids, training=True)
         logit, vectors = self._logit(rows)
@@ -69,19 +69,19 @@ class FactorizationMachine:
         return float(np.mean(np.logaddexp(0, logit) - labels * logit))
 
     def predict(self, ids: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Logits [B], as when serving: an id without a row reads zeros."""
+        """Logits [B] as in serving: an id without a row reads zeros."""
         return self._logit(self._rows(ids, training=False))[0]
 
     def states(self) -> dict[str, TableState]:
-        """All that each table holds."""
+        """The whole content of each table, by column."""
         return {column: table.state() for column, table in self.tables.items()}
 
     def rows(self) -> int:
-        """How many rows all tables have."""
+        """The number of rows of all tables together."""
         return sum(len(table.rows) for table in self.tables.values())
 
     def evict(self) -> int:
-        """Applies each table's eviction at this step; how many rows went."""
+        """Applies each table's eviction at this step. Returns the number of removed rows."""
         return sum(table.evict(self.steps) for table in self.tables.values())
 
     def _rows(self, ids, training: bool) -> np.ndarray:
@@ -100,10 +100,10 @@ class FactorizationMachine:
 
 
 class EvictedBy(FactorizationMachine):
-    """The model whose rows are let go by a function in place of the definition; its tables evict by age and admit every key.
+    """The model with eviction by a given function instead of the definition. Its tables evict by age and admit every key.
 
     Args:
-        function: (arrays with a row per key by name, step, steps_to_live) -> (the arrays that are left, the keys that went).
+        function: (arrays with a row per key by name, step, steps_to_live) -> (the arrays that are left, the removed keys).
     """
 
     def __init__(self, function: Callable[[dict, int, int], tuple[dict, np.ndarray]], *args, **options):
@@ -126,7 +126,7 @@ class EvictedBy(FactorizationMachine):
 
 
 def train(model: FactorizationMachine, batches: Iterable[Batch], evict_every: int = 0) -> list[float]:
-    """Takes a step a batch; the losses. With `evict_every`, after each so many steps what is to go goes."""
+    """Takes one step per batch, and returns the losses. With `evict_every`, the tables evict once per that many steps."""
     losses = []
     for ids, labels in batches:
         losses.append(model.step(ids, labels))
@@ -136,14 +136,16 @@ def train(model: FactorizationMachine, batches: Iterable[Batch], evict_every: in
 
 
 def auc(model: FactorizationMachine, batches: Iterable[Batch]) -> float:
-    """The share of pairs of a click and a no-click in which the click has the higher logit; equal ones count half."""
+    """The fraction of pairs of a click and a non-click in which the click has the higher logit; ties count half."""
     asked = [(model.predict(ids), labels) for ids, labels in batches]
     scores, labels = (np.concatenate(part) for part in zip(*asked))
     return float(roc_auc_score(labels, scores))
 
 
 def read(dataset, columns: Iterable[str]) -> Iterator[Batch]:
-    """Batches of a reader's `(features, labels)`: the 64-bit fingerprints of the columns' words, and the first task's labels."""
+    """Batches made from a reader's `(features, labels)`: the 64-bit fingerprints of the columns' words, and the first task's
+    labels.
+    """
     import tensorflow as tf
 
     for features, labels in dataset:

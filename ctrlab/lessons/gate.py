@@ -1,7 +1,8 @@
-"""The end of a lesson: whether both models compute the same, and how fast; a wrong answer raises, a missed speed is said.
+"""The gate at the end of a lesson: checks that both models compute the same, and how fast. A wrong answer raises; a missed speed
+is reported.
 
-A loss alone sees little: an op that ignores one of its weights may move it by a millionth. So the models are also asked for their
-logits and for the gradient of every variable, from the same weights, on the same batch.
+A loss alone sees little: an op that ignores one of its weights may move it by a millionth. So the gate also compares their logits
+and the gradient of every variable, from the same weights, on the same batch.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ SHOWN = {True: "shown", False: "NOT shown", None: "-"}
 
 
 def require_passed(exercises: Iterable[int], passed: Mapping[int, tuple[Callable, object]]) -> None:
-    """Every exercise has passed in this session, and its answer was not written anew since.
+    """Requires that every exercise has passed in this session, and that its answer was not rewritten since.
 
     Args:
-        passed: by exercise, the answer and its `code_of` when it passed.
+        passed: {exercise: the answer, and its `code_of` when it passed}.
     Raises:
-        CheckFailed: one has not.
+        CheckFailed: an exercise has not passed.
     """
     for exercise in sorted(exercises):
         answer, code = passed.get(exercise, (None, None))
@@ -39,10 +40,9 @@ def require_passed(exercises: Iterable[int], passed: Mapping[int, tuple[Callable
 
 
 def code_of(answer: Callable) -> object:
-    """The code that the notebook's function of the answer's name has now; None if there is none.
-
-    It is asked by name, since the function that passed stays what it was when its cell is changed. Codes of a cell that only
-    ran again are equal. The code of a %%cpp cell is all of it.
+    """The current code of the notebook's function with the answer's name; None if there is none. It is found by name, because the
+    function object that passed does not change when its cell does. A cell that only ran again has an equal code. The code of a
+    %%cpp cell is its whole text.
     """
     from IPython import get_ipython
 
@@ -55,17 +55,17 @@ def code_of(answer: Callable) -> object:
 
 
 def require_something(*judged: Collection | None) -> None:
-    """A gate judges something.
+    """Requires that a gate has something to judge.
 
     Raises:
-        CtrlabError: all are empty or None.
+        CtrlabError: all arguments are empty or None.
     """
     if not any(judged):
         raise CtrlabError("A gate judges something, and nothing was given: give models, losses, a comparison or claims.")
 
 
 def judged(claims: Mapping[str, object], beyond_tiny: Mapping[str, object], profile: str) -> dict[str, bool | None]:
-    """Each claim with whether it holds; None where that is not judged: a claim that is None, or one beyond tiny at `tiny`.
+    """{claim: whether it holds}; None if it is not judged: the claim is None, or it is one beyond tiny at the profile `tiny`.
 
     Raises:
         CtrlabError: a claim is neither true nor false.
@@ -84,15 +84,15 @@ def _truth(what: str, holds: object) -> bool | None:
 
 
 def same_answers(models: Mapping[str, object], batch: tuple) -> int:
-    """Holds the other models to the first one, from its weights. All keep their own.
+    """Compares the other models with the first one, from its weights. All models keep their own weights.
 
     Args:
         batch: (features, labels).
     Returns:
-        How many tensors were compared.
+        The number of compared tensors.
     Raises:
-        CheckFailed: one differs by more than float32's rounding explains. CtrlabError: there is no other one, or the first
-            one's answers are no finite numbers, so none can be held to them.
+        CheckFailed: a tensor differs by more than float32's rounding explains. CtrlabError: there is no other model, or the first
+            one's answers are not finite, so they can't be compared.
     """
     from ctrlab.training import equality, get_state, set_state
 
@@ -171,7 +171,7 @@ def speed_of(comparison, variant: str, at_least: float, profile: str) -> Speed:
     """The measured speed of `variant`, judged unless the profile is `tiny`.
 
     Raises:
-        CheckFailed: the measurement is not a sane one.
+        CheckFailed: the measurement is not plausible.
     """
     ratio = comparison.ratio(variant)
     if not 0 < ratio.low <= ratio.median <= ratio.high < math.inf:
@@ -186,7 +186,7 @@ def speed_of(comparison, variant: str, at_least: float, profile: str) -> Speed:
 
 
 def print_verdict(verdict: Verdict, rtol: float) -> None:
-    """What was shown and what was not, a line each."""
+    """Prints what was shown and what was not, one line each."""
     print("exercises  all passed" + (f", {len(verdict.solutions)} with its solution" if verdict.solutions else ""))
     if verdict.answers is not None:
         print(f"answers    the same: logits and each gradient, {verdict.answers} tensors")

@@ -56,7 +56,7 @@ class Case(Plain):
 
 MOST = {"share of them that XLA leaves": 1.0}
 LEAST = {"cores": 1.0}
-"""The limits beyond which a constant makes no sense. A value beyond is replaced by the limit."""
+"""The least sensible value of a constant. A smaller value is replaced by it."""
 
 
 def cases() -> list[Case]:

@@ -1,4 +1,4 @@
-"""`ctrlab checkpoints`: files of checkpoints merged and cut, without a model."""
+"""`ctrlab checkpoints`: merges and splits files of checkpoints, without a model."""
 
 from __future__ import annotations
 

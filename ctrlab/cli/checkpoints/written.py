@@ -1,4 +1,4 @@
-"""What the commands say of the files that they wrote."""
+"""The output of the commands about the files that they wrote."""
 
 from __future__ import annotations
 

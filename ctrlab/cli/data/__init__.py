@@ -1,4 +1,4 @@
-"""`ctrlab data`: data sets listed, generated, converted, joined and measured."""
+"""`ctrlab data`: lists, generates, converts, joins and measures data sets."""
 
 from __future__ import annotations
 

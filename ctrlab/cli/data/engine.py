@@ -1,4 +1,4 @@
-"""Who does the work of a command on data."""
+"""The engine that does the work of a command on data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EngineOption = Annotated[
 
 
 def engine_of(name: EngineName) -> contextlib.AbstractContextManager[Engine]:
-    """A block with the engine of that name."""
+    """A context with the engine of that name."""
     if name == "here":
         return contextlib.nullcontext(map)
     from ctrlab.data.on_ray import ray_engine

@@ -54,7 +54,7 @@ def command(
 
 
 def table_of_features(found: dict) -> Table:
-    """What each table holds, the largest first, and their sums."""
+    """The table of each feature's content, the largest first, and the sums."""
     headings = ("table", "rows", "ids without a row", "MB", "traffic that rows cover", "median age (steps)")
     features = sorted(found["features"], key=lambda f: -f["bytes"])
     table = _table(f"Embedding variables at step {found['step']:,}", headings)
@@ -68,7 +68,7 @@ def table_of_features(found: dict) -> Table:
 
 
 def table_of_admission(found: dict) -> Table:
-    """What admission by other thresholds would have left."""
+    """The table of the rows that admission with other thresholds would have left."""
     table = _table("If ids had got a row when they came for the n-th time", ("n", "rows", "MB", "traffic that rows cover"))
     table.caption = "of the ids that are here: what was evicted, or counted in a Bloom filter alone, is not"
     for left in found["admission"]:
@@ -77,7 +77,7 @@ def table_of_admission(found: dict) -> Table:
 
 
 def table_of_ages(found: dict) -> Table:
-    """How many steps ago ids last came."""
+    """The table of ages: the number of steps since ids last came."""
     table = _table("Steps since ids last came", ("steps", "ids", "share of the ids", "share of the traffic"))
     ids, traffic = (max(1, sum(age[name] for age in found["ages"])) for name in ("ids", "traffic"))
     for age in found["ages"]:
@@ -88,7 +88,7 @@ def table_of_ages(found: dict) -> Table:
 
 
 def table_of_coverages(found: dict) -> Table:
-    """The greatest threshold of admission, and the least steps to live, that keep a share of the traffic."""
+    """The table of the greatest admission thresholds, and the least steps to live, that keep a share of the traffic."""
     table = _table("To keep a share of the traffic", ("share", "admit at", "rows then", "or evict after (steps)", "rows then"))
     table.caption = "--admission and --evict-after; of the traffic that rows cover now, in the case of eviction"
     for each in found["coverages"]:

@@ -31,7 +31,7 @@ LINES = {
     "a day's examples, h": lambda p: _number(p.epoch / 3_600),
     "cost of them": lambda p: _number(p.cost),
 }
-"""What the table says of a plan."""
+"""The lines of the table about a plan."""
 
 
 def _number(value: float) -> str:
@@ -72,10 +72,10 @@ command.__signature__ = Signature([*_options(), _JSON])
 
 
 def _plans(task: Task) -> dict[str, Plan | CtrlabError]:
-    """As asked; with each feature that changes the answer; with all of them. Those that can't be are their refusals.
+    """The plan as requested, with each feature that changes it, and with all of them. Impossible plans are given as their errors.
 
     Raises:
-        CtrlabError: none can be.
+        CtrlabError: no plan is possible.
     """
     from ctrlab.distributed.plan import FEATURES, plan, with_feature
 
@@ -95,7 +95,7 @@ def _plans(task: Task) -> dict[str, Plan | CtrlabError]:
 
 
 def table_of(plans: dict[str, Plan | CtrlabError]) -> Table:
-    """A column for each plan. What refuses one stands below."""
+    """A table with one column per plan. Errors of impossible plans stand below."""
     from ctrlab.distributed.plan import FEATURES
 
     refusals = {f"{name}, refused": found for name, found in plans.items() if isinstance(found, CtrlabError)}

@@ -30,14 +30,14 @@ def command(
 
 
 def resumable(words: Sequence[str], workers: int) -> list[str]:
-    """The words of a `ctrlab train` that goes on from its last save when it is started again.
+    """The words of a `ctrlab train` that continues from its last save when it is started again.
 
     Args:
         words: "train" and its arguments.
-        workers: how many of them are started.
+        workers: number of workers that are started.
     Raises:
-        CtrlabError: it is another command, has no checkpoints or says how many workers; or what `checked` raises. Exit,
-            UsageError: as of `ctrlab train`.
+        CtrlabError: it is another command, has no checkpoints, or sets the number of workers; or as in `checked`. Exit,
+            UsageError: as in `ctrlab train`.
     """
     if list(words[:1]) != ["train"]:
         raise CtrlabError(
@@ -58,7 +58,7 @@ def resumable(words: Sequence[str], workers: int) -> list[str]:
 
 
 def run(words: Sequence[str]) -> None:
-    """Runs it in this process."""
+    """Runs the command in this process."""
     _train().main([*words[1:]], prog_name="ctrlab train", standalone_mode=False)
 
 

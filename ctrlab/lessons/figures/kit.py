@@ -89,7 +89,7 @@ class Figure:
 
     Args:
         width, height: the natural size; on a narrower page the figure shrinks. At most 760 wide, so that text stays readable.
-        title: what the picture shows, for those who hear it read.
+        title: a description of the picture for screen readers.
     """
 
     def __init__(self, width: int, height: int, title: str):
@@ -116,7 +116,7 @@ class Figure:
 
         Args:
             anchor: what `x` is: the "start", "middle" or "end" of the text.
-            code: in the code's font. faint: for what only labels.
+            code: in the code's font. faint: a faint colour, for mere labels.
         """
         look = [f'font-size="{size}" text-anchor="{anchor}" fill="currentColor"']
         look += ['font-weight="600"'] * bold + ['fill-opacity="0.75"'] * faint
@@ -173,8 +173,7 @@ class Figure:
 
         Args:
             rows: the cells of each row, of any length; None leaves a cell out, PAD draws it dashed.
-            ids: a label on the left of each row. header: a label above each column.
-            name: a title above all.
+            ids: a label on the left of each row. header: a label above each column. name: a title above the table.
             cell: width and height of a cell.
             marked: the colour of a row, or of a cell (row, column).
         """
@@ -250,7 +249,7 @@ class Figure:
 
         Args:
             lanes: {name: [(start, end, label, colour)]}.
-            unit: the label of the time's axis. end: where the axis ends; default: with the last bar.
+            unit: the label of the time's axis. end: the end of the axis; default: that of the last bar.
             lane: height of a lane.
         """
         last = max((bar[1] for bars in lanes.values() for bar in bars), default=1) if end is None else end
