@@ -16,7 +16,7 @@ _LEFT_ALONE = re.compile(r"```.*?```|<!--.*?-->|<[^>]+>|`[^`]*`|!?\[[^\]]*\]\([^
 
 @cache
 def contents() -> dict[str, dict]:
-    """What the file says: "terms", {term: explanation}, and "rules", {heading of the cheat sheet: its terms}."""
+    """The content of the file: "terms", {term: explanation}, and "rules", {heading of the cheat sheet: its terms}."""
     return tomllib.loads((places.notebooks() / "glossary.toml").read_text(encoding="utf-8"))
 
 
@@ -47,7 +47,7 @@ class Links:
         self._to, self._linked = to, set()
 
     def linked(self, text: str) -> str:
-        """A Markdown text with its links."""
+        """The Markdown text with links added."""
         pieces, end = [], 0
         for kept in _LEFT_ALONE.finditer(text):
             pieces += [_any_name().sub(self._link, text[end : kept.start()]), kept[0]]
@@ -69,12 +69,12 @@ def _by_name() -> dict[str, str]:
 
 @cache
 def _any_name() -> re.Pattern:
-    """Any term as a word of its own, in the singular or with an s; the longest first."""
+    """A pattern that matches any term as a separate word, in the singular or with an s; the longest first."""
     alternatives = "|".join(map(re.escape, sorted(_by_name(), key=len, reverse=True)))
     return re.compile(rf"(?<![\w/-])({alternatives})s?(?![\w-])", re.I)
 
 
 def _term_of(found: str) -> str | None:
-    """The term that a text names. "GRU" is a name and "gru" is not; "Batch" is one at a sentence's beginning."""
+    """The term to which a text refers. "GRU" is a term and "gru" is not; "Batch" is one at the beginning of a sentence."""
     by_name = _by_name()
     return by_name.get(found) or by_name.get(found[0].lower() + found[1:])

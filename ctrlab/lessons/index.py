@@ -1,4 +1,4 @@
-"""The index notebook: the map of the course, the state of this machine, and how far the learner is."""
+"""The index notebook: the map of the course, the state of this machine, and the learner's progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROGRESS = "from ctrlab.lessons.index import show_progress\n\nshow_progress()  
 
 
 def write(work: Path, report: Report) -> None:
-    """Write `index.ipynb` into the working folder: its tables are there at once, a cell brings the progress up to date."""
+    """Write `index.ipynb` into the working folder: its tables are written at once, and a cell updates the progress."""
     nb = v4.new_notebook(
         cells=[
             v4.new_markdown_cell(_WELCOME, id="welcome"),
@@ -37,7 +37,7 @@ def write(work: Path, report: Report) -> None:
 
 
 def course_table(report: Report | None = None, store: Store | None = None, link: str = "{name}.ipynb") -> str:
-    """The map of the course in Markdown; with a report and a store, what works here and how far the learner is."""
+    """The map of the course in Markdown; with a report and a store, also which lessons work here, and the learner's progress."""
     personal = report is not None and store is not None
     heading = ["lesson", "what you will have shown", "minutes", *(("yours", "here") if personal else ())]
     lines = []
@@ -66,7 +66,7 @@ def machine_table(report: Report) -> str:
 
 
 def syllabus_table() -> str:
-    """What fits into 2, 4 and 8 hours, in Markdown: "do" is taught and done, "see" is only shown."""
+    """The lessons that fit into 2, 4 and 8 hours, in Markdown: "do" is taught and done, "see" is only shown."""
     plans = {hours: {slot.lesson: slot for slot in course.syllabus(hours)} for hours in (2, 4, 8)}
     lines = ["## In a room", "", _row(["lesson", *(f"{hours} hours" for hours in plans)]), _row(["---"] * (1 + len(plans)))]
     for entry in course.lessons():

@@ -1,6 +1,5 @@
-"""Runs threads one at a time, in an order that a check chooses: what goes wrong in one order of a thousand goes wrong each time.
-
-A thread goes on until its next point: where it takes or leaves a `Condition`, where it waits for one, and where it calls `pause`.
+"""Runs threads one at a time, in an order that a check chooses. So an error that occurs in one order of a thousand occurs every
+time. A thread runs until its next point: it takes or leaves a `Condition`, waits for one, or calls `pause`.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from collections.abc import Callable, Iterator, Sequence
 from ctrlab.lessons.check import OURS
 
 PATIENCE = 5.0
-"""Seconds until a thread that was let go, and came to no point, counts as one that waits in another way."""
+"""Seconds after which a running thread that has reached no point counts as waiting in another way."""
 
 LOOKS = 100
-"""How often a thread may take a condition without a wait or a pause between, until it counts as one that waits in a loop."""
+"""How often a thread may take a condition, without a wait or a pause in between, before it counts as waiting in a loop."""
 
 NEVER_ENDED = (OURS, sysconfig.get_path("stdlib") + os.sep, "<frozen")
-"""Whose functions finish what they do. A semaphore that is left halfway would let go of a lock that another thread has."""
+"""Modules whose functions are never interrupted. An interrupted semaphore would release a lock that another thread holds."""
 
 
 class Stuck(Exception):
-    """A thread came to no point, or to the same ones again and again."""
+    """A thread reached no point, or the same points again and again."""
 
 
 class _Ended(BaseException):
-    """Unwinds a thread whose check is over."""
+    """Raised in a thread to unwind it when its check is over."""
 
 
 class _Thread(threading.Thread):
@@ -56,8 +55,10 @@ class _Thread(threading.Thread):
         self.is_back.release()
 
     def _ends_what_spins(self, frame, event, _):
-        """As a trace of the answer's functions. PyThreadState_SetAsyncExc would do it too, but where the thread is in a lock for
-        ever, the exception stays pending, and each function that is traced later, in any thread, hangs in CPython 3.11."""
+        """A trace function for the answer's functions that ends endless loops. PyThreadState_SetAsyncExc would do so too. But
+        if the thread waits for a lock forever, the exception stays pending; then each function that is traced later, in any
+        thread, hangs in CPython 3.11.
+        """
         if frame.f_code.co_filename.startswith(NEVER_ENDED):
             return None
         if self.ends and event == "line":
@@ -65,7 +66,7 @@ class _Thread(threading.Thread):
         return self._ends_what_spins
 
     def point(self, can_go: Callable[[], bool] = lambda: True, paused: bool = False) -> None:
-        """Called in the thread itself: hands over to the check until it is let go again."""
+        """Called in the thread itself: gives control to the check until the check lets the thread run again."""
         if self.ends:
             raise _Ended
         if paused:
@@ -79,30 +80,30 @@ class _Thread(threading.Thread):
 
 
 class Threads:
-    """Use it as a context manager: at its end, threads that still wait are unwound."""
+    """The threads of a check. Use it as a context manager: at its end, threads that still wait are unwound."""
 
     def __init__(self):
         self._threads: dict[str, _Thread] = {}
         self._running: _Thread | None = None
         self.order: list[str] = []
-        """Who went, from point to point."""
+        """The names of the threads that ran, from point to point."""
 
     def start(self, name: str, function: Callable[[], None]) -> None:
         self._threads[name] = _Thread(name, function)
         self._threads[name].start()
 
     def can_go(self) -> list[str]:
-        """Who neither waits nor is done."""
+        """The threads that neither wait nor have ended."""
         return [name for name, thread in self._threads.items() if not thread.done and thread.can_go()]
 
     def unfinished(self) -> list[str]:
         return [name for name, thread in self._threads.items() if not thread.done]
 
     def go(self, name: str) -> None:
-        """Lets a thread that can go run to its next point; raises what it raises.
+        """Lets a thread run to its next point; passes on its exception.
 
         Raises:
-            Stuck: it comes to none, or has taken a condition `LOOKS` times.
+            Stuck: it reaches no point, or has taken a condition `LOOKS` times.
         """
         thread = self._running = self._threads[name]
         self.order.append(name)
@@ -116,7 +117,7 @@ class Threads:
             raise error
 
     def go_on(self, name: str) -> str:
-        """Lets a thread run until it is at a `pause`, "inside"; must wait, "waits"; or has ended, "done"."""
+        """Lets a thread run until it is at a `pause` ("inside"), must wait ("waits"), or has ended ("done"); returns which."""
         thread = self._threads[name]
         while name in self.can_go():
             self.go(name)
@@ -125,7 +126,7 @@ class Threads:
         return "done" if thread.done else "waits"
 
     def pause(self) -> None:
-        """A point of the thread that calls it."""
+        """Makes a point of the calling thread."""
         self._current().point(paused=True)
 
     def condition(self) -> Condition:
@@ -146,7 +147,7 @@ class Threads:
 
 
 class Condition:
-    """As a `threading.Condition`, which it stands for; without time limits."""
+    """Stands in for a `threading.Condition`, and behaves like it; without time limits."""
 
     def __init__(self, current: Callable[[], _Thread]):
         self._current = current
@@ -203,7 +204,7 @@ class Condition:
             self.release()
 
     def is_held(self) -> bool:
-        """Whether the thread that runs has it."""
+        """Whether the running thread holds the condition."""
         return self._owner is not None and self._owner is self._current()
 
     def _mine(self, what: str) -> _Thread:
@@ -214,7 +215,9 @@ class Condition:
 
 
 def every_order(run: Callable[[Callable[[Sequence[str]], str]], None]) -> Iterator[int]:
-    """Calls `run(choose)` once for each order of its threads, and yields after each; `choose(names)` says who goes next."""
+    """Calls `run(choose)` once for each order of its threads, and yields after each; `choose(names)` returns the thread that
+    runs next.
+    """
     decided: list[int] = []  # which of those who could go went
     options: list[int] = []  # how many there were
 

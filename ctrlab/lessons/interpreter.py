@@ -1,4 +1,4 @@
-"""Budgets of plain Python: what an answer that should leave the work to NumPy costs the interpreter, and the memory it takes."""
+"""Budgets of plain Python: the interpreter's work for an answer that should leave the work to NumPy, and its memory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from ctrlab.lessons.check import CheckFailed, call
 
 
 def require_no_loop(function: Callable, *inputs, of: str, many: int, most: int) -> None:
-    """Refuses an answer that goes through its inputs one by one.
+    """Refuses an answer that processes its inputs one by one.
 
     Args:
-        inputs: what it is called with.
-        of: what there are `many` of in them: "keys".
-        most: of the interpreter, lines and calls.
+        inputs: the arguments of the answer. of: the name of the `many` items in them: "keys".
+        most: the most lines and calls of the interpreter.
     Raises:
-        CheckFailed: it took more.
+        CheckFailed: the answer took more.
     """
     steps = call(lambda *question: interpreted(function, *question, most=most), *inputs, case=f"{many:,} {of}")
     if steps > most:
@@ -30,11 +29,11 @@ def require_no_loop(function: Callable, *inputs, of: str, many: int, most: int) 
 
 
 class _Enough(BaseException):
-    """Not an Exception, which an answer may catch in its loop."""
+    """Raised when the limit is reached. It is not an Exception, because an answer might catch that in its loop."""
 
 
 def interpreted(function: Callable, *inputs, most: int) -> int:
-    """How many lines and calls of Python one call of `function` runs through; after more than `most` it is ended."""
+    """The number of lines and calls of Python in one call of `function`, which is ended after more than `most`."""
     steps, before = 0, sys.gettrace()
 
     def count(frame, event, argument):

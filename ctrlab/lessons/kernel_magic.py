@@ -1,4 +1,4 @@
-"""`%%kernel NAME`: the cell's C++ takes the place of our kernel, if it is right. `%restore_kernel NAME` brings ours back."""
+"""`%%kernel NAME`: the cell's C++ replaces our kernel, if it is right. `%restore_kernel NAME` brings ours back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ctrlab.ops import kernel_swap
 
 
 def kernel(line: str, cell: str) -> None:
-    """%%kernel NAME: compile the cell, check it under sanitizers in a process of its own, and let the ops use it."""
+    """%%kernel NAME: compile the cell, check it under sanitizers in a separate process, and let the ops use it."""
     name = line.strip()
     mine = name in kernel_swap.swapped()
     try:
@@ -18,7 +18,7 @@ def kernel(line: str, cell: str) -> None:
 
 
 def restore_kernel(line: str) -> None:
-    """%restore_kernel [NAME]: our kernel, or all of ours, again."""
+    """%restore_kernel [NAME]: the ops use our kernel again, or all of ours."""
     kernel_swap.restore(line.strip() or None)
     print("Our kernels are in use." if not line.strip() else f"Our kernel {line.strip()!r} is in use.")
 

@@ -22,10 +22,10 @@ _IMPORTED = re.compile(r"from ctrlab\.lessons(?: import |\.)(\w+)")
 
 
 def open_lab(port: int = doctor.PORT, browser: bool = True) -> int:
-    """Set the workbook up, write the index and run JupyterLab until it is stopped; its exit code.
+    """Set the workbook up, write the index, and run JupyterLab until it is stopped. Returns its exit code.
 
     Raises:
-        CtrlabError: the port is taken or is no port.
+        CtrlabError: the port is taken, or is not a port.
     """
     if not 1 <= port <= 65535:
         raise CtrlabError(f"A port is a number from 1 to 65535; {port} was given.")
@@ -75,10 +75,10 @@ def server_environment(work: Path, token: str) -> dict[str, str]:
 
 
 def copy_lessons(work: Path) -> list[str]:
-    """Put every learner's notebook, the glossary and the cheat sheet into `work`; say, in lines, what was not expected there.
+    """Put every learner's notebook, the glossary and the cheat sheet into `work`; return lines on what was not expected there.
 
-    What was put there is remembered by its hash. A file that still has it was not touched, and is brought up to date; one that
-    was touched is left alone, and a newer lesson is put beside it as `NN_topic.new.ipynb`.
+    The hash of each written file is stored. A file that still has its hash was not touched, and is updated. A touched file is
+    left unchanged, and a newer lesson is put beside it as `NN_topic.new.ipynb`.
     """
     manifest = _manifest(work)
     told = []
@@ -107,7 +107,7 @@ def _manifest(work: Path) -> dict[str, str]:
 
 
 def _place(work: Path, name: str, text: str, manifest: dict[str, str]) -> bool:
-    """Write `text` to work/name unless a learner has touched what is there; whether it is there now."""
+    """Write `text` to work/name, unless a learner has touched that file. Returns whether the file has the text now."""
     path = work / name
     if path.exists():
         there = _hash(path.read_text(encoding="utf-8", errors="replace"))
@@ -121,7 +121,7 @@ def _place(work: Path, name: str, text: str, manifest: dict[str, str]) -> bool:
 
 
 def _gone(notebook: str) -> list[str]:
-    """The modules of `ctrlab.lessons` that a notebook imports and that are there no longer."""
+    """The modules of `ctrlab.lessons` that a notebook imports but that no longer exist."""
     there = {*ctrlab.lessons.__all__, *(path.stem for path in Path(__file__).parent.iterdir())}
     return [f"ctrlab.lessons.{name}" for name in sorted(set(_IMPORTED.findall(notebook)) - there)]
 

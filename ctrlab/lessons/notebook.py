@@ -24,16 +24,16 @@ _EXERCISE = re.compile(r"exercise-(\d+)$")
 _KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
 KEEP_OUTPUT = "nbval-check-output"
 SOLVED = "> This is the solved lesson. To do its exercises yourself, clone the repository and run `make lab`.\n\n"
-"""What stands below the title of a lesson where everybody sees it, and in no learner's notebook."""
+"""The note below a lesson's title that it is the solved one; learners' notebooks don't have it."""
 STUB = "Exercise {}: write this, then run its check"
-"""What a stub says in place of an answer: in Python a NotImplementedError, in C++ an #error."""
+"""The text of a stub in place of an answer: in Python a NotImplementedError, in C++ an #error."""
 
 
 def read(path: Path) -> NotebookNode:
-    """The notebook; a cell that has no id is called after its place.
+    """Reads a notebook; a cell without an id gets one from its place.
 
     Raises:
-        BadData: the file is no notebook of format 4.
+        BadData: the file is not a notebook of format 4.
     """
     try:
         nb = nbformat.reader.reads(Path(path).read_text(encoding="utf-8"))
@@ -66,7 +66,7 @@ def exercise_number(cell: NotebookNode) -> int | None:
 
 
 def canonical(nb: NotebookNode) -> NotebookNode:
-    """Without all that a run leaves behind: counts, widget state, and outputs other than those that nbval compares."""
+    """The notebook without the traces of a run: counts, widget state, and outputs, except those that nbval compares."""
     metadata = {"kernelspec": _KERNELSPEC, "language_info": {"name": "python"}}
     if "ctrlab" in nb.metadata:
         metadata["ctrlab"] = nb.metadata.ctrlab
@@ -91,7 +91,7 @@ def in_cpp(cell_source: str) -> bool:
 
 
 def region_text(cell_source: str) -> str:
-    """What stands inside a cell's region, dedented."""
+    """The text inside a cell's region, dedented."""
     return textwrap.dedent(REGION.search(cell_source)[3]).strip("\n")
 
 
@@ -124,7 +124,7 @@ def learner(solved: NotebookNode) -> NotebookNode:
 
 
 def _stub(region: re.Match, n: int) -> str:
-    """What stands in place of a region; of a class's methods their signatures stay, and each raises."""
+    """The stub in place of a region. The methods of a class keep their signatures, and each raises."""
     indent, message = region[1], STUB.format(n)
     if region[2]:
         return f'{indent}#error "{message}"'

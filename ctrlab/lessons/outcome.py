@@ -1,4 +1,4 @@
-"""A prediction beside what was measured, as a picture: how many times as much, or for a share how many points more."""
+"""A prediction beside the measured value, as a picture: their ratio or, for a share, their difference in percentage points."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from html import escape
 from ctrlab.lessons.figures.kit import BLUE, ORANGE, Figure
 
 LEFT, RIGHT, Y = 40, 600, 62
-"""Where the scale begins and ends, and its height."""
+"""The left and right end of the scale, and its vertical position, in pixels."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a learner said and what came out.
+    """A learner's prediction and the outcome.
 
     Attributes:
-        name: of the prediction. One that ends in "_percent" is a share, all others are ratios or counts.
-        said: the prediction, or None where there was none. came: what came out.
-        if_less, if_more: where to look if less, or more, came than was said.
-        how: it came out, in a word.
+        name: the prediction's name. One that ends in "_percent" is a share, all others are ratios or counts.
+        said: the prediction, or None if there was none. came: the outcome.
+        if_less, if_more: where to look if the outcome is less, or more, than the prediction.
+        how: how the outcome was obtained, in a word.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Outcome:
 
     @property
     def where_to_look(self) -> tuple[str, str]:
-        """("less" or "more", where to look); empty texts where nothing was said, or it came so."""
+        """("less" or "more", where to look); empty texts if there was no prediction, or it was right."""
         if self.said is None:
             return "", ""
         more = self._points if self.is_share else self.came - self.said
@@ -48,12 +48,12 @@ class Outcome:
 
     @property
     def _points(self) -> float:
-        """How much more a share is than was said, in points as they are shown."""
+        """The difference between a share and its prediction, in percentage points as they are shown."""
         return round(self.came - self.said, 1)
 
     @property
     def difference(self) -> str:
-        """How far the prediction was off, in words; empty where no number says it: for a ratio of 0, for instance."""
+        """The error of the prediction, in words; empty if no number can express it: for a ratio of 0, for instance."""
         if self.said is None or not (math.isfinite(self.said) and math.isfinite(self.came)):
             return ""
         if self.is_share:
@@ -106,7 +106,7 @@ class Outcome:
         return figure
 
     def _place(self, value: float) -> float:
-        """Where a value stands: a share between 0 and 100 %, a ratio well inside a logarithmic scale."""
+        """The position of a value on the scale: a share between 0 and 100 %, a ratio well inside a logarithmic scale."""
         if self.is_share:
             low, high, at = 0.0, max(100.0, self.said, self.came), value
         else:
@@ -116,5 +116,5 @@ class Outcome:
 
 
 def plain(number: float) -> str:
-    """Three digits, or all before the point: 125,000 and not 1.25e+05."""
+    """A number with three digits, or with all digits before the point: 125,000 and not 1.25e+05."""
     return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"

@@ -1,4 +1,4 @@
-"""Checks that judge a kernel of the learner's: it is in place, and the op runs on it."""
+"""Checks of a learner's kernel: it is swapped in, and the op runs on it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ctrlab.ops.kernel_swap import Counts
 
 
 def on_own(kernel: str, answer: Callable) -> Callable:
-    """`answer`, whose first call, which must not be on an empty batch, is watched: it runs the learner's `kernel`.
+    """Wraps `answer` so that its first call, which must not be on an empty batch, is checked to run the learner's `kernel`.
 
     Raises:
-        CheckFailed: now, if none is in place; in the first call, if it does not run.
+        CheckFailed: at once, if no kernel is swapped in; in the first call, if it does not run.
     """
     if kernel in kernel_swap.refused():
         raise CheckFailed(
@@ -44,10 +44,10 @@ def on_own(kernel: str, answer: Callable) -> Callable:
 
 
 def counts(kernel: str, call: Callable[[], object]) -> Counts:
-    """What the learner's `kernel` does in `call`.
+    """Counts the work of the learner's `kernel` in `call`.
 
     Raises:
-        CheckFailed: nothing; it was not called.
+        CheckFailed: the kernel was not called.
     """
     found = kernel_swap.counts(kernel, call)
     if not found.blocks:
@@ -61,8 +61,9 @@ def counts(kernel: str, call: Callable[[], object]) -> Counts:
 
 
 def require_no_allocation(kernel: str, answer: Callable, questions: Sequence[tuple], *, sizes: str, next_step: str) -> None:
-    """Raise if the learner's `kernel` allocates in any `answer(*question)`; `sizes` says what is asked, of small and large rows:
-    what a small one needs may fit on the stack."""
+    """Raise if the learner's `kernel` allocates in any `answer(*question)`; `sizes` describes the questions, with small and
+    large rows, because small ones may fit on the stack.
+    """
     made = counts(kernel, lambda: [answer(*question) for question in questions]).allocations
     if made:
         raise CheckFailed(

@@ -1,4 +1,4 @@
-"""Where the lessons lie, and where a learner works on copies of them."""
+"""The folders of the lessons, and of a learner's copies of them."""
 
 from __future__ import annotations
 

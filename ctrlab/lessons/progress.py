@@ -1,4 +1,4 @@
-"""What a learner has done, kept between sessions: one JSON file a lesson in `<work>/progress`."""
+"""A learner's progress, stored between sessions: one JSON file per lesson in `<work>/progress`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_JUDGED = "not judged at this profile"
 
 @dataclass(frozen=True)
 class Speed:
-    """A speed that was measured: how many times as fast as the baseline, its interval, and whether that is enough."""
+    """A measured speed: the ratio to the baseline, its interval, and whether that is enough."""
 
     variant: str
     at_least: float
@@ -35,14 +35,14 @@ class Speed:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a lesson ended.
+    """The result of a lesson.
 
     Attributes:
-        difference: the largest relative difference of the losses from the baseline's, or None where none were compared.
-        speed: what was measured, or None where the lesson times nothing.
-        claims: what else the lesson set out to show, and whether it did; None where this profile can't tell.
-        solutions: exercises where the learner took the solution.
-        answers: how many tensors of another model, logits and gradients, were the baseline's; None where none were compared.
+        difference: the largest relative difference of the losses from the baseline's; None if none were compared.
+        speed: the measured speed; None if the lesson times nothing.
+        claims: {claim of the lesson: whether it holds}; None if this profile can't tell.
+        solutions: exercises for which the learner took the solution.
+        answers: number of tensors of another model, logits and gradients, that equal the baseline's; None if none were compared.
     """
 
     lesson: str
@@ -60,7 +60,9 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Right, and fast enough where speed is judged (not at `tiny`); a speed that is "inconclusive" has not passed yet."""
+        """Whether the answers are right, and fast enough if speed is judged (not at `tiny`). An "inconclusive" speed has not
+        passed yet.
+        """
         return not self._refuted and (self.speed is None or self.speed.verdict in ("yes", NOT_JUDGED))
 
     def __str__(self) -> str:
@@ -71,8 +73,9 @@ class Verdict:
 
 @dataclass
 class Record(Plain):
-    """One lesson's file: what was guessed, which exercises were passed, which solutions taken, the last verdict, and
-    which questions of the quiz were right at the first choice."""
+    """One lesson's file: predictions, passed exercises, solutions that were taken, the last verdict, and the quiz questions
+    that were right at the first choice.
+    """
 
     lesson: str
     predictions: dict[str, float] = field(default_factory=dict)
@@ -85,7 +88,7 @@ class Record(Plain):
         self.passed = sorted({*self.passed, exercise})
 
     def take_back(self, exercise: int) -> None:
-        """The exercise is no longer passed; nor is the lesson, then."""
+        """Marks the exercise as no longer passed, and with it the lesson."""
         if exercise in self.passed:
             self.passed.remove(exercise)
             self.verdict = None
@@ -98,7 +101,7 @@ class Record(Plain):
 
     @property
     def state(self) -> str:
-        """In a word: "new", "started", or the verdict's."""
+        """The state in a word: "new", "started", or the verdict's."""
         if self.verdict:
             return str(self.verdict)
         return "started" if self.predictions or self.passed or self.solutions or self.quiz else "new"
@@ -114,10 +117,10 @@ class Store:
         return self.folder / f"{lesson.replace('/', '.')}.json"
 
     def load(self, lesson: str) -> Record:
-        """The lesson's record, an empty one when there is none.
+        """The lesson's record; an empty one if there is none.
 
         Raises:
-            BadData: the file is there and cannot be read as a record of this lesson.
+            BadData: the file exists but can't be read as a record of this lesson.
         """
         path = self.path(lesson)
         try:
@@ -139,11 +142,11 @@ class Store:
         write_atomically(path, json.dumps(record.to_json(), indent=1, sort_keys=True) + "\n")
 
     def change(self, lesson: str, change: Callable[[Record], object]) -> Record:
-        """Let `change` work on the lesson's record as the file has it now, and save it. Two notebooks may be open on one lesson:
-        the other one's change waits for the end of this one.
+        """Apply `change` to the lesson's record in its current file, and save it. Two notebooks may be open on one lesson: the
+        other one's change waits for the end of this one.
 
         Raises:
-            BadData: as `load` does. OSError: it can't be written.
+            BadData: as in `load`. OSError: the file can't be written.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / ".lock", "w", encoding="utf-8") as lock:

@@ -1,4 +1,4 @@
-"""The quiz at a lesson's end: four questions as a widget and, on a page that no kernel answers, as folded text.
+"""The quiz at a lesson's end: four questions as a widget and, on a page without a kernel, as folded text.
 
 A lesson's questions are `QUESTIONS` in its folder's quiz.py. Each wrong option has its own reason.
 """
@@ -34,11 +34,11 @@ class Question:
 
     @property
     def options(self) -> list[str]:
-        """All answers. Their order is always the same, and says nothing about which one is right."""
+        """All answers. Their order is always the same, and does not depend on which one is right."""
         return sorted([self.right, *self.wrong], key=lambda option: hashlib.sha256(option.encode()).digest())
 
     def reason(self, option: str) -> str:
-        """What a learner reads who chose `option`."""
+        """The text for a learner who chose `option`."""
         return f"Right. {self.because}" if option == self.right else f"No. {self.wrong[option]}"
 
 
@@ -109,5 +109,5 @@ class Quiz(widgets.VBox):
         return widgets.VBox([widgets.HTML(f"<b>{number}. {html.escape(question.text)}</b>"), choice, reason])
 
     def _repr_mimebundle_(self, **kwargs) -> dict:
-        """Without text: where the widget can't be shown, the folded text stands below."""
+        """The widget's MIME bundle without plain text: if the widget can't be shown, the folded text stands below."""
         return {kind: shown for kind, shown in super()._repr_mimebundle_(**kwargs).items() if kind != "text/plain"}

@@ -1,4 +1,4 @@
-"""The tables of two pages that follow from the code: the map of the course, and the ladder."""
+"""The tables of two pages that are derived from the code: the map of the course, and the ladder."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ctrlab.profiling.markdown import filled
 
 
 def pages(notebooks: Path) -> dict[Path, str]:
-    """{path: text} of the lessons' README.md and the checkout's, with their tables as they must be now.
+    """{path: text} of the lessons' README.md and the checkout's, with up-to-date tables.
 
     Raises:
-        BadData: a table's place, from `<!-- course: ... -->` to `<!-- end of course -->`, is not there.
+        BadData: a table's place, from `<!-- course: ... -->` to `<!-- end of course -->`, is missing.
     """
     tables = {
         notebooks / "README.md": ("course", index.course_table(link="{name}/lesson.ipynb")),

@@ -1,4 +1,4 @@
-"""What each request took, and the 99th percentile so far on a chart that moves."""
+"""Records the time of each request, and draws the 99th percentile so far on a live chart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Recorder:
     """Takes the latency of each request, and draws the 99th percentile of those so far.
 
     Raises:
-        CtrlabError: from `latencies`, some are missing.
+        CtrlabError: from `latencies`, if some are missing.
     """
 
     def __init__(self, count: int, chart=None, name: str = ""):

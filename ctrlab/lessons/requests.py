@@ -1,4 +1,4 @@
-"""Requests of real rows, as clients write them, and what a server in Python makes of them."""
+"""Requests of real rows, as clients write them, and their conversion to tensors by a server in Python."""
 
 from __future__ import annotations
 

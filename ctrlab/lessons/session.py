@@ -1,4 +1,4 @@
-"""A lesson while it runs: `start` makes ready and returns the `Lab` that the rest of the notebook talks to."""
+"""A running lesson: `start` prepares it and returns the `Lab` that the rest of the notebook uses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEED = 2021
 
 
 def start(lesson: str) -> Lab:
-    """Make the machine ready for a lesson, and print what it runs on.
+    """Prepare the machine for a lesson, and print the device on which it runs.
 
     Args:
         lesson: part and file name, "02_ops/01_indicator_column".
@@ -84,14 +84,15 @@ class Lab:
         self._verdict: Verdict | None = None
 
     def size(self, whole: int) -> int:
-        """`whole` where time is no matter, an eighth of it at the profile `tiny`: batch sizes and the like."""
+        """A size such as a batch size: `whole`, or an eighth of it at the profile `tiny`, where time is short."""
         return max(1, whole // 8) if self.profile.name == "tiny" else whole
 
     def predict(self, **guesses: float) -> None:
         """Write down what you expect before you measure, `predict(speedup=5, hits_percent=60)`; `outcome` compares it later.
 
         Raises:
-            Unanswered: there is no number yet in place of the dots. CtrlabError: a guess is no number above 0; a share may be 0.
+            Unanswered: the dots are not replaced by a number yet. CtrlabError: a prediction is not a number above 0; a share may
+                be 0.
         """
         for name, guess in guesses.items():
             if guess is ...:
@@ -105,11 +106,11 @@ class Lab:
         self._keep(lambda record: record.predictions.update(written))
 
     def outcome(self, *, if_less: str = "", if_more: str = "", simulated: bool = False, **measured: float) -> None:
-        """Show each prediction beside what came out (a number, or an interval with a `median`).
+        """Show each prediction beside its outcome (a number, or an interval with a `median`).
 
         Args:
-            if_less, if_more: where to look, shown where less, or more, came out than was predicted.
-            simulated: say so, in place of measured.
+            if_less, if_more: where to look, shown if the outcome is less, or more, than predicted.
+            simulated: call the outcome simulated instead of measured.
         """
         from IPython.display import display
 
@@ -119,10 +120,10 @@ class Lab:
             display(Outcome(name, said, came, if_less, if_more, how))
 
     def check(self, exercise: int, answer: Callable) -> None:
-        """Judge an answer on fresh random and adversarial inputs. A wrong one takes back the pass of an earlier one.
+        """Judge an answer on fresh random and adversarial inputs. A wrong answer takes back the pass of an earlier one.
 
         Raises:
-            CheckFailed: it is wrong. Unanswered: it is still the stub.
+            CheckFailed: the answer is wrong. Unanswered: it is still the stub.
         """
         try:
             checking.run(self.lesson, exercise, answer)
@@ -136,8 +137,9 @@ class Lab:
         self._keep(lambda record: record.add_pass(exercise))
 
     def _keep(self, change: Callable[[Record], object]) -> bool:
-        """Change the record, and in its file nothing else. A file that can't be written is a printed sentence and no error: it
-        would hide what the learner is told. Whether it was saved."""
+        """Change the record, and nothing else in its file. Returns whether it was saved. A file that can't be written causes a
+        printed sentence, not an error, which would hide the message to the learner.
+        """
         try:
             self._record = self.store.change(self.lesson, change)
         except (OSError, CtrlabError) as error:
@@ -147,7 +149,7 @@ class Lab:
         return True
 
     def use_solution(self, exercise: int) -> None:
-        """Run the solution's cell in this notebook, for who is stuck; the verdict notes it."""
+        """Run the solution's cell in this notebook, for a learner who is stuck; the verdict notes it."""
         solutions = notebook.solutions(notebook.read(places.lesson_path(self.lesson)))
         choose("exercise", str(exercise), map(str, solutions))
         self._solutions.add(exercise)
@@ -195,7 +197,7 @@ class Lab:
         """Show sliders that redraw a plot. `ctrlab.lessons.explore.Explorer` has the details.
 
         Raises:
-            Unanswered: what is drawn calls a stub.
+            Unanswered: the drawn function calls a stub.
         """
         from IPython.display import display
 
@@ -243,12 +245,12 @@ class Lab:
             models, batch: models, the baseline first; on this batch, from the baseline's weights, each must give its logits and
                 its gradients.
             losses: loss curves, the baseline's first; each must agree with it within `rtol`, step by step.
-            comparison, variant, at_least: the speed that was set out for. At `tiny` only its sanity counts.
-            claims: anything else the lesson set out to show.
-            claims_beyond_tiny: what the few rows of the profile `tiny` can't show; there it is not judged.
+            comparison, variant, at_least: the measured speed and the required one. At `tiny` only its plausibility is checked.
+            claims: other claims of the lesson.
+            claims_beyond_tiny: claims that the few rows of the profile `tiny` can't show; there they are not judged.
         Raises:
-            CheckFailed: an answer is wrong or missing. A missed speed does not raise: the verdict says so. CtrlabError: nothing
-                is there to judge, or a claim is neither true nor false.
+            CheckFailed: an answer is wrong or missing. A missed speed does not raise: the verdict says so. CtrlabError: there is
+                nothing to judge, or a claim is neither true nor false.
         """
         self._verdict = None
         try:
@@ -271,7 +273,7 @@ class Lab:
         return self._verdict
 
     def finish(self) -> None:
-        """Save the verdict, say how the GPU's memory is freed, and name the next lesson."""
+        """Save the verdict, print how the GPU's memory is freed, and name the next lesson."""
         if self._verdict is None:
             raise CtrlabError("There is no verdict to save yet: run the gate's cell first.")
         saved = self._keep(lambda record: record.end(self._verdict))
@@ -289,8 +291,9 @@ def _gpus() -> list:
 
 
 def show_comparison(comparison, baseline: str) -> None:
-    """A table of measurements: ratio to the baseline; its interval, and how likely that one holds the true ratio: three blocks
-    give 75 %, six and more 95 %; and % of the bound where the work is known."""
+    """A table of measurements: the ratio to the baseline, its interval and the interval's coverage (three blocks give 75 %,
+    six and more 95 %), and the percentage of the bound if the work is known.
+    """
     from rich.console import Console
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""Trains two or more models on the same batches, and charts how far their losses are apart."""
+"""Trains two or more models on the same batches, and charts the differences of their losses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ctrlab.errors import CtrlabError
 
 LEAST = 1e-9
-"""Where equal losses are drawn: a logarithmic axis has no 0."""
+"""The value at which equal losses are drawn, because a logarithmic axis has no 0."""
 
 Side = tuple[object, object, Callable]
 
@@ -18,18 +18,17 @@ def train(
 ) -> dict[str, list[float]]:
     """Takes the same steps with each model. The chart's curves are |loss - baseline's| / baseline's loss, beside the tolerance.
 
-    Where a loss is no finite number the curve has a gap, and a printed line says so.
-
-    The other models are put back on the baseline's weights and optimizer state before every second step. Rounding would drive
-    long runs apart, and their losses could not be compared. The step in between shows that the weights move alike.
+    If a loss is not finite, the curve has a gap, and a printed line says so. The other models are reset to the baseline's weights
+    and optimizer state before every second step, because in long runs rounding makes the losses diverge. The step in between
+    shows that the weights change equally.
 
     Args:
-        sides: by name (model, optimizer, step), the baseline first; `step(features, labels)` returns the loss.
-        batches: of (features, labels).
+        sides: {name: (model, optimizer, step)}, the baseline first; `step(features, labels)` returns the loss.
+        batches: batches of (features, labels).
         rtol: the tolerance that is drawn.
-        same_state_every: 1 puts the others back before each step.
+        same_state_every: 1 resets the others before each step.
     Returns:
-        The losses of each model, by name, as long as `batches`.
+        The losses of each model, by name, as many as `batches`.
     """
     from ctrlab.profiling import charts
     from ctrlab.training import copy_state

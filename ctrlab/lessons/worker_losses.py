@@ -1,4 +1,4 @@
-"""Losses of one process and of several workers, which are judged in their first steps."""
+"""Compares losses of one process and of several workers; only the first steps are judged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from ctrlab.training.equality import TOLERANCE
 
 JUDGED = 8
-"""Steps in which two losses agree within the tolerance. Sums in another order are rounded otherwise; training makes that grow."""
+"""Number of first steps in which two losses must agree within the tolerance. Sums in another order round differently, and
+training amplifies that.
+"""
 
 
 def draw_difference(chart, losses: Mapping[str, Sequence[float]]) -> None:

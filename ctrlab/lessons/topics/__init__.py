@@ -1,6 +1,6 @@
 """The lessons' own modules: `ctrlab.lessons.topics.fused_gru.checks` is notebooks/02_ops/04_fused_gru/checks.py.
 
-A folder's number is its place in the course and no part of the name, so lessons can be put in another order. Python finds the
+A folder's number is its place in the course and not part of the name, so lessons can be reordered. Python finds the
 modules in every process that imports this package, also in a worker process that unpickles one of their functions.
 """
 
