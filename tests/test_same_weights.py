@@ -5,6 +5,7 @@ and the baseline's variables and slots after a step.
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -13,12 +14,15 @@ from ctrlab.errors import CtrlabError
 from ctrlab.optimizations import LADDER, STOCK, resolve
 from ctrlab.training import equality
 from ctrlab.training.equality import compare
+from tests.few_columns import FEW, few, kinds
 
 MODEL_RUNGS = [r for r in LADDER if r.level == "model" and not r.changes_results]
 CASES = [(model, rung.name) for rung in MODEL_RUNGS for model in rung.models]
 CASES += [(model, "all") for model in sorted({m for r in MODEL_RUNGS for m in r.models if len(MODEL_RUNGS) > 1})]
 CASES += [(model, STOCK.name) for model in STOCK.models]  # the rival of all computes the same, too
 STEPS = (0, 3, 10)
+# Single rungs are proven on some columns of each kind, all of them and the rival on every column.
+WHOLE = ("all", STOCK.name)
 # What a wrong rung would have to get wrong at the most to be seen, of each tensor. Moves are less sure: `move_tolerance`.
 SEEN_GRADIENT, SEEN_MOVE = 0.01, 0.1
 
@@ -42,25 +46,26 @@ class Trained:
 
 @pytest.fixture(scope="module")
 def baselines(small_batches):
-    """{model: (schema, [(state, batch, the answers, tolerances)] of the baseline after 0, 3, 10 steps)}, made on first use."""
+    """`baselines(model, whole)` -> (schema, [(state, batch, the answers, tolerances)] of the baseline after 0, 3, 10 steps), made
+    on first use."""
     from ctrlab.model_names import DATA_SETS
     from ctrlab.models import build
     from ctrlab.training import get_state
 
-    made = {}
-
-    def of(name):
-        if name not in made:
-            schema, batches = small_batches(DATA_SETS[name])
-            baseline = Trained(build(name, schema))
-            states = []
-            for number in range(max(STEPS) + 1):
-                if number in STEPS:
-                    states.append(get_state(baseline.model, baseline.optimizer))
-                baseline.step(*batches[number % len(batches)])
-            cases = [(state, *determined(baseline, state, batches)) for state in states]
-            made[name] = schema, cases
-        return made[name]
+    @functools.cache
+    def of(name, whole):
+        schema, batches = small_batches(DATA_SETS[name])
+        if not whole:
+            schema = few(schema)
+            names = [column.name for column in schema.features]
+            batches = [({name: features[name] for name in names}, labels) for features, labels in batches]
+        baseline = Trained(build(name, schema))
+        states = []
+        for number in range(max(STEPS) + 1):
+            if number in STEPS:
+                states.append(get_state(baseline.model, baseline.optimizer))
+            baseline.step(*batches[number % len(batches)])
+        return schema, [(state, *determined(baseline, state, batches)) for state in states]
 
     return of
 
@@ -86,7 +91,7 @@ def determined(baseline, state, batches):
 def test_rungs_change_nothing_but_speed(baselines, name, rungs):
     from ctrlab.models import build
 
-    schema, cases = baselines(name)
+    schema, cases = baselines(name, rungs in WHOLE)
     changed = Trained(build(name, schema, rungs))
     assert changed.model.rungs
     trainable = {f"gradient/{v.path}" for v in changed.model.trainable_variables}
@@ -99,9 +104,17 @@ def test_every_model_rung_is_covered():
     assert {r for _, r in CASES} >= set(resolve("all", level="model"))
 
 
+@pytest.mark.parametrize("name", FEW)
+def test_few_columns_are_of_every_kind(name):
+    from ctrlab import data
+
+    whole = data.schema(name)
+    assert kinds(few(whole)) == kinds(whole) and len(few(whole).columns) <= 12
+
+
 @pytest.mark.parametrize("name", sorted({model for model, _ in CASES}))
 def test_a_wrong_tensor_is_noticed_whichever_it_is(baselines, name):
-    for _, _, expected, tolerances in baselines(name)[1]:
+    for _, _, expected, tolerances in baselines(name, True)[1]:
         zeros = equality.zeros_of(expected)
         assert len(zeros) == (4 if name in ("din", "dien") else 0)  # gradient, move, m and v
         assert equality.differences(expected, expected, tolerances) == []
@@ -127,7 +140,7 @@ def test_a_wrong_rung_is_noticed(baselines, monkeypatch):
     from ctrlab.models import build
     from ctrlab.ops import indicator
 
-    schema, cases = baselines("deepfm")
+    schema, cases = baselines("deepfm", False)
     wrong = dataclasses.replace(indicator.OP, fused=lambda *args: 1.001 * indicator.baseline(*args))
     monkeypatch.setattr(indicator, "OP", wrong)
     state, batch, expected, tolerances = cases[-1]

@@ -1,9 +1,16 @@
 """What the tests of models share: made-up batches."""
 
+import dataclasses
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from ctrlab import training
+from ctrlab.data import SCHEMAS
+from ctrlab.model_names import DATA_SETS
+from ctrlab.models import build
 from ctrlab.schema import Categorical, Numeric, NumericList
 
 ROWS = 64
@@ -44,3 +51,33 @@ def make_batch(schema, rows=ROWS, seed=0, lengths=None, text=False):
 @pytest.fixture(scope="session")
 def batch():
     return make_batch
+
+
+@dataclasses.dataclass(frozen=True)
+class Traced:
+    """A model with its optimizer, step and predict step, all of which are traced at their first call and not again."""
+
+    model: object
+    optimizer: object
+    step: object
+    predict: object
+    first: dict
+
+
+@pytest.fixture(scope="session")
+def traced():
+    """`traced(name, rungs)` -> the model on its own data set with small tables, made once, and in its first state each time."""
+
+    @functools.cache
+    def made(name, rungs):
+        model = build(name, SCHEMAS[DATA_SETS[name]].with_buckets(500), rungs)
+        optimizer = training.make_optimizer(model)
+        step, predict = training.train_step(model, optimizer), training.predict_step(model)
+        return Traced(model, optimizer, step, predict, training.get_state(model, optimizer))
+
+    def of(name, rungs="all"):
+        found = made(name, rungs)
+        training.set_state(found.first, found.model, found.optimizer)
+        return found
+
+    return of

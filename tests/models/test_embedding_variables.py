@@ -15,15 +15,16 @@ from ctrlab.errors import CtrlabError
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models import MODELS, build, tables
 from ctrlab.schema import RAW_IDS
+from tests.few_columns import few
 
 BUCKETS = 20_000  # so many that the 200 words of the batches fall on rows of their own: the twins' premise, which is tested
 WORDS = [b"", *(f"w{i}".encode() for i in range(200))]
 QUICK = "indicator,parsing,experts,attention,gru,augru,auxiliary,lookup"
 
 
-def schema(name):
-    """The model's own, all of whose hashed tables have BUCKETS rows."""
-    own = SCHEMAS[DATA_SETS[name]]
+def schema(name, columns=few):
+    """Few columns of the model's own, or those of another function. All hashed tables have BUCKETS rows."""
+    own = columns(SCHEMAS[DATA_SETS[name]])
     hashed = {c.name: dataclasses.replace(c, buckets=BUCKETS) for c in own.id_columns if c.encoding == "hash"}
     return dataclasses.replace(own, columns=tuple(hashed.get(c.name, c) for c in own.columns))
 
@@ -154,10 +155,11 @@ def test_fit_trains_and_files_bring_everything_back(name, batch, tmp_path):
 def test_tables_may_choose_one_by_one(batch):
     """Some hashed, one compressed, some grown, side by side in one output, and each has its own options."""
     wanted = {"item_id": "variable", "shop_id": Variable(Options(admission=CounterFilter(3))), "user_id": "multihash"}
-    model = build("wdl", schema("wdl"), "indicator,parsing,lookup", embedding=wanted)
+    whole = schema("wdl", lambda own: own)
+    model = build("wdl", whole, "indicator,parsing,lookup", embedding=wanted)
     assert set(model.embedding.growing) == {"item_id", "shop_id"} and set(model.wide.growing) == {"item_id", "shop_id"}
     assert model.choices["brand_id"] == Hashed() and model.embedding.growing["shop_id"].options.admission.threshold == 3
-    features, labels = batch(schema("wdl"))
+    features, labels = batch(whole)
     step = training.train_step(model, training.make_optimizer(model))
     losses = [float(step(features, labels)) for _ in range(15)]
     assert losses[-1] < losses[0]

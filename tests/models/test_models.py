@@ -94,30 +94,31 @@ def test_presets_of_all_schemas(name, data_set, batch):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_unsplit_text_gives_the_same_logits(name, batch):
-    model = build(name, small(name), "all")
+def test_unsplit_text_gives_the_same_logits(name, batch, traced):
+    model = traced(name).model
     np.testing.assert_allclose(model(batch(model.schema)[0]), model(batch(model.schema, text=True)[0]), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_overfits_256_rows(name, batch):
-    model, optimizer, step = new(name, optimizations="all")
-    rows, predict, worst = batch(model.schema, rows=256), training.predict_step(model), 0.0
+def test_overfits_256_rows(name, batch, traced):
+    of = traced(name)
+    rows, worst = batch(of.model.schema, rows=256), 0.0
     for _ in range(20):
-        training.train(model, optimizer, [rows] * 20, step=step)
-        worst = min(training.evaluate(model, [rows], predict).auc.values())
+        training.train(of.model, of.optimizer, [rows] * 20, step=of.step)
+        worst = min(training.evaluate(of.model, [rows], of.predict).auc.values())
         if worst > 0.99:
             return
     raise AssertionError(f"after 400 steps the AUC on the training rows is {worst}")
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def pair(request, batch):
-    """One model trained by our step and its twin by Keras's `fit`, on the same four batches."""
+def pair(request, batch, traced):
+    """What training by our step gave, and a model that Keras's `fit` trained, on the same four batches."""
     name = request.param
-    ours, _, step = new(name, optimizations="all")
-    rows = [batch(ours.schema, seed=seed) for seed in range(4)]
-    losses = [float(step(*pair)) for pair in rows]
+    of = traced(name)
+    rows = [batch(of.model.schema, seed=seed) for seed in range(4)]
+    losses = [float(of.step(*pair)) for pair in rows]
+    ours = [weight.numpy() for weight in of.model.weights], training.evaluate(of.model, rows, of.predict)
     theirs = training.compile_model(build(name, small(name), "all"))
     watched = BatchLosses()
     theirs.fit(as_dataset(rows), shuffle=False, verbose=0, callbacks=[watched, keras.callbacks.TerminateOnNaN()])
@@ -142,12 +143,12 @@ def as_dataset(rows):
 def test_fit_and_our_step_are_the_same_training(pair):
     ours, theirs, losses, means, rows = pair
     np.testing.assert_allclose(means, np.cumsum(losses) / np.arange(1, 5), rtol=1e-4)  # Keras shows the mean so far
-    for a, b in zip(ours.weights, theirs.weights):
-        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4, err_msg=a.path)
+    weights, expected = ours
+    for a, b in zip(weights, theirs.weights, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4, err_msg=b.path)
     found = theirs.evaluate(as_dataset(rows), verbose=0, return_dict=True)
-    expected = training.evaluate(ours, rows)
     assert found["loss"] == pytest.approx(np.mean(list(expected.log_loss.values())), rel=1e-3)
-    names = {task: "auc" if len(ours.tasks) == 1 else f"auc_{task}" for task in ours.tasks}
+    names = {task: "auc" if len(theirs.tasks) == 1 else f"auc_{task}" for task in theirs.tasks}
     assert found.keys() == {"loss", *names.values()}
     assert [found[name] for name in names.values()] == pytest.approx([expected.auc[task] for task in names], abs=0.02)
 
