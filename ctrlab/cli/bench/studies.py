@@ -1,6 +1,5 @@
-"""The studies: what measures and compares, and lies in a checkout of the repository alone. Each is a process of its own.
-
-The package imports none of them, so that they may import all of it and what else they need.
+"""Commands for the studies: measurements and comparisons that only a checkout of the repository contains. Each runs in a separate
+process. The package imports no study, so a study may import the whole package and anything else it needs.
 """
 
 from __future__ import annotations
@@ -29,15 +28,16 @@ STUDIES = {
     "simulator": "Parts of a step, for the simulator of many workers.",
     "simulator-check": "The simulator beside steps over slow links.",
     "store": "The store on a disk beside LevelDB and RocksDB.",
+    "table-sizes": "What smaller embedding tables cost in AUC.",
     "tables": "Records of these measurements as tables in Markdown.",
     "waiting": "What lookups wait while the storage below them works.",
     "workers": "Several workers over slow links.",
 }
-"""What each measures, by its command's name."""
+"""{name of the command: what the study measures}."""
 
 
 def add_to(app: typer.Typer) -> None:
-    """Adds a command for each study, which takes whatever the study takes."""
+    """Adds a command for each study, which passes all its arguments on to the study."""
     anything = {"ignore_unknown_options": True, "allow_extra_args": True}
     for name, says in STUDIES.items():
         app.command(name, help=says, add_help_option=False, context_settings=anything)(_starter(name))

@@ -1,7 +1,6 @@
 """What the size of the tables costs in AUC: one model, the same rows, its embeddings kept in different ways.
 
-    python -m ctrlab.lessons.embedding_study --data real --compressions 1,5,20,100 --seeds 3 --out size.json
-    python -m ctrlab.lessons.embedding_study --ways "variable;hashed" --model wdl --rare ,0.4 --drift ,0.3 --out sweep.json
+    run(generated(100_000), "hashed", compression=20)["auc"]
 
 "perfect" is a row for each id of the training rows, and zeros for ids that never came: what an embedding variable without
 admission or eviction computes, here by a dense table over a vocabulary that is made beforehand; "variable" is that variable.
@@ -16,22 +15,16 @@ once, in order of time, and the last sixth (of the real sample: its own test row
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import json
 import math
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
 import pyarrow.parquet
 import tensorflow as tf
-import typer
 from sklearn.metrics import roc_auc_score
 
-from ctrlab import data, training
+from ctrlab import data
 from ctrlab.data import planted
 from ctrlab.data.generator import BLOCK
 from ctrlab.data.marginals import statistics
@@ -41,11 +34,11 @@ from ctrlab.data.words import salt
 from ctrlab.embedding import multihash
 from ctrlab.embedding.choices import LEAST_BUCKETS, BinaryCode, Choice, Hashed, QuotientRemainder, Variable
 from ctrlab.embedding.options import CounterFilter, Initializer, Options
-from ctrlab.errors import CtrlabError, choose
 from ctrlab.models import build
 from ctrlab.models.blocks import STAGED
-from ctrlab.profiling.machine import machine
 from ctrlab.schema import Categorical
+from ctrlab.training.loop import evaluate, train
+from ctrlab.training.optimizers import make_optimizer
 
 RATE = 3e-3
 """The learning rate. At DLRM's own, .01, one pass over 100,000 rows ends anywhere within .03 of AUC; at .001 rows hardly move."""
@@ -165,9 +158,9 @@ def run(sample: Sample, way: str, compression: float = 1.0, seed: int = 0, model
     schema = dataclasses.replace(SCHEMA, columns=tuple(_column(c, distinct) for c in SCHEMA.columns))
     built = build(model, schema, "all", seed, embedding)
     known = {name: ids for name, ids in distinct.items() if name not in large}
-    optimizer = training.make_optimizer(built, dataclasses.replace(built.hyper, learning_rate=RATE))
-    training.train(built, optimizer, _placed(sample.train, known).batches(built.hyper.batch_size))
-    found = training.evaluate(built, _placed(sample.test, known).batches(built.hyper.batch_size))
+    optimizer = make_optimizer(built, dataclasses.replace(built.hyper, learning_rate=RATE))
+    train(built, optimizer, _placed(sample.train, known).batches(built.hyper.batch_size))
+    found = evaluate(built, _placed(sample.test, known).batches(built.hyper.batch_size))
     size = sum(parts.size for parts in built.embedding.parts.values())
     size += sum(built.sizes.dim * variable.rows() for variable in built.embedding.growing.values())
     return sample.about | {
@@ -211,64 +204,3 @@ def _placed(rows: Rows, known: dict[str, np.ndarray]) -> Rows:
         place = np.minimum(np.searchsorted(vocabulary, ids[name]), len(vocabulary) - 1)
         ids[name] = np.where(vocabulary[place] == ids[name], place, -1)
     return dataclasses.replace(rows, ids=ids)
-
-
-def study(samples: Iterable[tuple[int, Sample]], ways: list[str], compressions: list[float], out: Path, model: str) -> None:
-    """Runs each sample by each way at each compression, and writes the file after each run; runs that it has are not repeated."""
-    report = json.loads(out.read_text()) if out.exists() else {"machine": machine().line, "made by": [], "runs": []}
-    report["made by"].append("python -m ctrlab.lessons.embedding_study " + " ".join(sys.argv[1:]))
-    for seed, sample in samples:
-        for way, compression in itertools.product(ways, compressions):
-            key = sample.about | {
-                "model": model,
-                "way": way,
-                "compression": 1.0 if way in UNCOMPRESSED else compression,
-                "seed": seed,
-            }
-            if any(key.items() <= done.items() for done in report["runs"]):
-                continue
-            report["runs"].append(run(sample, way, compression, seed, model))
-            print(json.dumps(report["runs"][-1]), flush=True)
-            out.write_text(json.dumps(report, indent=1))
-
-
-def main(
-    out: Annotated[Path, typer.Option(help="The JSON file; runs that it has are not repeated.", dir_okay=False)],
-    source: Annotated[Literal["generated", "real"], typer.Option("--data", help="Criteo's rows.")] = "generated",
-    rows: Annotated[int, typer.Option(min=1, help="Generated rows to train on.")] = 100_000,
-    rare: Annotated[str, typer.Option(help="Shares of the logit's variance that rare ids make, separated by commas.")] = "",
-    drift: Annotated[str, typer.Option(help="The same of drift.")] = "",
-    ways: Annotated[str, typer.Option(help=f"Separated by semicolons, of: {'; '.join(WAYS)}.")] = ";".join(WAYS),
-    compressions: Annotated[str, typer.Option(help="Separated by commas.")] = "1,5,20,100",
-    seeds: Annotated[int, typer.Option(min=1, help="How many.")] = 3,
-    model: Annotated[str, typer.Option(help="dlrm, wdl or deepfm.")] = "dlrm",
-) -> None:
-    """Train one model on the same rows, its embeddings kept in different ways, and write what came out."""
-
-    def samples() -> Iterator[tuple[int, Sample]]:
-        whole = real() if source == "real" else None
-        shares = itertools.product(range(seeds), _numbers("--rare", rare), _numbers("--drift", drift))
-        for seed, of_rare, of_drift in shares:
-            yield seed, whole or generated(rows, seed, of_rare, of_drift)
-
-    try:
-        chosen = [choose("way", way, WAYS) for way in ways.split(";")]
-        sizes = _numbers("--compressions", compressions)
-        if not all(size and size > 0 for size in sizes):
-            raise CtrlabError(f"--compressions takes numbers above 0; got {compressions!r}.")
-        study(samples(), chosen, sizes, out, model)
-    except CtrlabError as error:
-        typer.echo(error, err=True)
-        raise typer.Exit(1) from None
-
-
-def _numbers(option: str, text: str) -> list[float | None]:
-    """What an option lists; None stands for an empty place: ",0.4" is None and 0.4."""
-    try:
-        return [float(part) if part else None for part in text.split(",")]
-    except ValueError:
-        raise CtrlabError(f"{option} takes numbers separated by commas; got {text!r}.") from None
-
-
-if __name__ == "__main__":
-    typer.run(main)

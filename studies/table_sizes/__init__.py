@@ -1,0 +1,1 @@
+"""`ctrlab bench table-sizes`: measures how the size of the tables affects the AUC."""

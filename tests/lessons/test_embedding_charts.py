@@ -1,0 +1,73 @@
+"""The charts of table sizes, and the records that lessons show."""
+
+import numpy as np
+import pytest
+
+from ctrlab.errors import UnknownName
+from ctrlab.lessons import embedding_charts
+
+
+def test_in_the_records_a_variable_is_no_worse_than_hashing():
+    """On real rows, by the mean over seeds, as far as the seeds' own spread tells; with all ids, and with a quarter of them."""
+
+    def aucs(name, way):
+        runs = embedding_charts.recorded(name)["runs"]
+        return np.array([r["auc"] for r in runs if r["way"] == way and r["compression"] == 1.0 and r["data"] == "real"])
+
+    hashed = aucs("real", "hashed")
+    for way in ("variable", "variable, from the second time"):
+        received = aucs("variable", way)
+        assert len(received) >= 3 and len(hashed) >= 2
+        assert received.mean() > hashed.mean() - np.ptp(hashed)
+
+
+def test_gaps_are_those_of_pairs_with_one_seed():
+    same = {"model": "dlrm", "rows": 100, "drift": 0.05, "collisions": 0.5}
+    runs = [
+        {"way": way, "compression": c, "seed": seed, "auc": auc, "size": 1 / c, "rare": rare, **same}
+        for way, c, seed, auc, rare in [
+            ("perfect", 1.0, 0, 0.70, 0.1),
+            ("perfect", 1.0, 1, 0.72, 0.1),
+            ("hashed", 5.0, 0, 0.69, 0.1),
+            ("hashed", 5.0, 1, 0.73, 0.1),
+            ("hashed", 1.0, 1, 0.71, 0.1),
+            ("hashed", 5.0, 2, 0.5, 0.1),
+            ("perfect", 1.0, 0, 0.8, 0.4),
+            ("hashed", 5.0, 0, 0.6, 0.4),
+        ]
+    ]
+    found = embedding_charts.against_perfect(runs, rare=0.1)
+    assert [(c, s, pytest.approx(g)) for c, s, g in found["hashed"]] == [(1.0, 1.0, [-0.01]), (5.0, 0.2, [-0.01, 0.01])]
+    chart = embedding_charts.size_curve({"machine": "a machine", "runs": runs}, title="A study", rare=0.4)
+    assert [trace.name for trace in chart.data if trace.name] == ["hashed"]
+    chart = embedding_charts.size_curve({"machine": "a machine", "runs": runs}, title="A study", published=True, rare=0.1)
+    assert [trace.name for trace in chart.data if trace.name] == ["hashed", embedding_charts.PUBLISHED[2]]
+    found = [line.split()[-4:] for line in embedding_charts.wins(runs).splitlines()[1:]]
+    assert [(ahead, seeds, pytest.approx(float(by), abs=1e-4)) for ahead, _, seeds, by in found] == [
+        ("1", "1", 0.01),
+        ("1", "2", 0.0),
+        ("1", "1", 0.2),
+    ]
+
+
+def test_a_variable_can_stand_for_a_row_for_each_id():
+    """Of each model by itself, and runs of "perfect" beside it change nothing."""
+    same = {"rows": 100, "rare": 0.1, "drift": 0.05, "collisions": 0.5, "size": 1.0}
+    aucs = {("dlrm", "variable"): 0.7, ("dlrm", "hashed"): 0.69, ("dlrm", "perfect"): 0.5, ("wdl", "variable"): 0.6}
+    aucs[("wdl", "hashed")] = 0.62
+    runs = [{"model": m, "way": way, "compression": 1.0, "seed": 0, "auc": auc, **same} for (m, way), auc in aucs.items()]
+    heading, *lines = embedding_charts.wins(runs, perfect="variable").splitlines()
+    assert "variable ahead" in heading
+    assert [(line.split()[0], *line.split()[-4:]) for line in lines] == [
+        ("dlrm", "1", "of", "1", "+0.0100"),
+        ("wdl", "0", "of", "1", "-0.0200"),
+    ]
+
+
+def test_records_have_what_lessons_show():
+    for name, wanted in (("real", {}), ("generated", {"rare": 0.05}), ("generated", {"rare": 0.4})):
+        record = embedding_charts.recorded(name)
+        assert "hashed" in embedding_charts.against_perfect(record["runs"], **wanted)
+        assert record["machine"] and record["made by"]
+    with pytest.raises(UnknownName, match=r"recorded study 'reel'.*Did you mean 'real'"):
+        embedding_charts.recorded("reel")
