@@ -26,7 +26,7 @@ def zipf_exponent(counts: np.ndarray, least: int) -> float:
 
 
 def columns(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int]]:
-    """(what it is, counts int64 [V], least): random columns, then those that break a careless answer."""
+    """The cases: (description, counts int64 [V], least): random columns, then those that break a careless answer."""
     for exponent in rng.uniform(0.3, 2.5, 4):
         ids = int(rng.integers(50, 500))
         counts = rng.poisson(2_000 * np.arange(1.0, ids + 1) ** -exponent) + 1
@@ -41,7 +41,7 @@ def columns(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int]]:
 
 
 def lists(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]]]]:
-    """(what it is, rows of entries): random ones, then those that break a careless answer."""
+    """The cases: (description, rows of entries): random ones, then those that break a careless answer."""
     for _ in range(3):
         yield "random lists", random_lists(rng, int(rng.integers(2, 9)), 5)
     one = entry(rng)
@@ -75,7 +75,7 @@ def splits_of(rows: list[list[str]]) -> np.ndarray:
 
 
 def joined(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]], str, str]]:
-    """(what it is, rows of entries, the text before them, the text behind)."""
+    """The cases: (description, rows of entries, the text before them, the text behind)."""
     for case, rows in lists(rng):
         yield case, rows, "", ""
     rows = random_lists(rng, int(rng.integers(2, 6)), 4)
@@ -83,7 +83,7 @@ def joined(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]], str
 
 
 def one_pass(answer: Callable, rng: np.random.Generator) -> None:
-    text, offsets = packed(random_lists(rng, 300, 6))
+    text, offsets = packed(random_lists(rng, 60, 6))
     rule = "one pass over the text: no tensor longer than it, no loop over rows, in Python or in the graph"
     step = "tf.cumsum over (text == ord(';')) tells of every byte how many separators came until there"
     Budget(rule, largest_elements=len(text) + 1).enforce(answer, text, offsets, next_step=step)
