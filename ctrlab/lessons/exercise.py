@@ -103,7 +103,8 @@ def _put(exercise: Exercise, answer: Callable, cases: Iterable[tuple]) -> None:
 
 @dataclass(frozen=True)
 class Close:
-    """A tensor or array of the reference's shape and of `dtype`: norm-wise within `rtol` of it, ids and counts exactly.
+    """A tensor or array of the reference's shape and of `dtype`, or, with None, of its dtype, too: norm-wise within `rtol` of it,
+    ids and counts exactly.
 
     Attributes:
         read: extracts the compared part of the result, if it is not the whole: `lambda events: events.flat`.
@@ -111,7 +112,7 @@ class Close:
 
     next_step: str
     rtol: float = 1e-5
-    dtype: type = np.float32
+    dtype: type | None = np.float32
     read: Callable[[object], object] = lambda received: received
 
     def __call__(self, received, expected, case: str, question: Sequence) -> None:
@@ -120,7 +121,7 @@ class Close:
         except (AttributeError, TypeError, KeyError) as error:
             rule = f"The result is of the kind that is asked for; here {case}."
             raise CheckFailed(rule, expected="its arrays", received=_brief(received), next_step=self.next_step) from error
-        expected = np.asarray(expected).astype(self.dtype)
+        expected = np.asarray(expected, self.dtype)
         require_close(received, expected, case=case, next_step=self.next_step, rtol=self.rtol)
 
 

@@ -268,6 +268,12 @@ def test_ragged_tensors():
     refused(ragged, tf.ragged.constant([[1, 3], [], [2]], tf.int64, row_splits_dtype=tf.int64), rows, "values")
 
 
+def test_arrays_have_the_dtype_that_is_asked_for():
+    Close("think", dtype=None)(np.int32([1]), np.int32([1]), "a test", ())
+    refused(Close("think", dtype=None), np.int64([1]), np.int32([1]), "dtype int64")
+    refused(Close("think"), np.float64([1]), np.float64([1]), "dtype float64")
+
+
 def test_a_part_of_what_came_is_read():
     flat = Close("think", read=lambda events: events.flat_values)
     flat(tf.ragged.constant([[1.0], [2.0]]), [1.0, 2.0], "a test", ())
