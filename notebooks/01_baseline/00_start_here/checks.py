@@ -21,7 +21,7 @@ def pairs(
 
 
 def measurements(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """(what it is, seconds of the baseline, of the variant)."""
+    """The cases: (description, seconds of the baseline, of the variant)."""
     for count in (9, 15):
         yield f"{count} pairs", *pairs(rng, count, rng.uniform(1.5, 6))
     yield "an even number of pairs", *pairs(rng, 8, rng.uniform(1.5, 6))
@@ -39,7 +39,7 @@ def measurements(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np
 
 
 def batches(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
-    """(what it is, x [B, n])."""
+    """The cases: (description, x [B, n])."""
     for _ in range(2):
         yield "random numbers", rng.standard_normal((int(rng.integers(2, 9)), int(rng.integers(2, 20))))
     yield "many rows", rng.standard_normal((700, 33))
@@ -51,7 +51,7 @@ def batches(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def calls(rng: np.random.Generator) -> Iterator[tuple]:
-    """(what it is, kind, x, shift, and the slope if the kind has one): each batch with each kind."""
+    """The cases: (description, kind, x, shift, and the slope if the kind has one): each batch with each kind."""
     for case, x in batches(rng):
         for kind in KINDS:
             vectors = [rng.standard_normal(x.shape[1]).astype(np.float32) for _ in range(1 + (kind in SLOPED))]

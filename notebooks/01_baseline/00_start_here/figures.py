@@ -1,4 +1,4 @@
-"""Start here: where each optimization bites, why measurements come in pairs, and what a pointer is."""
+"""Start here: the part that each optimization makes faster, why measurements come in pairs, and what a pointer is."""
 
 from ctrlab.lessons.figures.kit import BLUE, GREEN, GREY, ORANGE, Figure
 from ctrlab.optimizations import LADDER, Optimization
@@ -6,7 +6,7 @@ from ctrlab.optimizations import LADDER, Optimization
 MODEL = "din"
 PARTS = ("read a batch", "texts to ids", "look up\nembeddings", "let columns\nmeet", "dense layers", "update,\nnext step")
 PART_OF = {"parsing": 1, "lookup": 2, "indicator": 2, "subgraphs": 4, "bf16": 4}
-"""The part in which a rung of level "model" bites, by number; those that are not here change how columns meet."""
+"""{rung of level "model": number of the part that it makes faster}; rungs that are not listed change how columns meet."""
 QUIET = 12  # the time at which another program starts
 
 

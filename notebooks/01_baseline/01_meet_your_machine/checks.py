@@ -13,7 +13,7 @@ from ctrlab.profiling.work import Ceilings, Work, bound
 
 
 def machines(rng: np.random.Generator) -> Iterator[Ceilings]:
-    """Machines that are nowhere to be bought."""
+    """Invented machines, whose ceilings no real machine has."""
     for _ in range(4):
         sgemm, stream, rows = (10 ** rng.uniform([10, 9, 6], [13, 12, 9])).tolist()
         one_thread = stream / 2
@@ -23,7 +23,7 @@ def machines(rng: np.random.Generator) -> Iterator[Ceilings]:
 
 
 def works(rng: np.random.Generator) -> Iterator[tuple[str, Work]]:
-    """(what it is, work): random ones, then those that break a careless answer."""
+    """The cases: (description, work): random ones, then those that break a careless answer."""
     some = (10 ** rng.uniform([7, 6, 3], [12, 10, 8])).tolist()
     yield "random work", Work(*some, row_bytes=int(rng.integers(4, 512)))
     yield "much arithmetic on little memory", Work(flops=1e15, bytes=some[1])
@@ -54,14 +54,14 @@ HINTS = {
 
 
 def sizes(rng: np.random.Generator) -> Iterator[tuple[str, int, int, int]]:
-    """(what it is, rows, ids, dim)."""
+    """The cases: (description, rows, ids, dim)."""
     for _ in range(4):
         yield "random sizes", *rng.integers(2, 5_000, 3).tolist()
     yield from (("one id a row", 64, 1, 16), ("empty bags", 64, 0, 16), ("no rows", 0, 10, 16), ("a table one wide", 64, 10, 1))
 
 
 def same_work(received: object, expected: Work, case: str, question: Sequence) -> None:
-    """Each number of the Work, exactly."""
+    """Requires that each number of the Work is exactly right."""
     index = "{}: rows={}, ids={}, dim={}".format(case, *question)
     if not isinstance(received, Work):
         rule = "The answer is a Work."

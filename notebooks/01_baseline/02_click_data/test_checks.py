@@ -95,7 +95,7 @@ def empty_counts_one(text, offsets):
 
 
 def from_zero(text, offsets):
-    """Takes the text for all there is: its offsets begin anywhere, but bytes before them count."""
+    """Wrong: counts the separators of the whole buffer, although the offsets may begin anywhere in it."""
     splits = counted(text, offsets)
     outside = tf.reduce_sum(tf.cast(text[: offsets[0]] == ord(";"), tf.int64))
     return splits + outside

@@ -25,7 +25,7 @@ def second_order(v: np.ndarray) -> np.ndarray:
 
 
 def embeddings(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
-    """(what it is, v float32 [B, F, D])."""
+    """The cases: (description, v float32 [B, F, D])."""
     for _ in range(3):
         yield "random vectors", vectors(rng, *rng.integers(2, [9, 12, 7]))
     yield "two fields", vectors(rng, 4, 2, 3)
@@ -40,7 +40,7 @@ def vectors(rng: np.random.Generator, rows: int, fields: int, dim: int) -> np.nd
 
 
 def auc(labels: np.ndarray, scores: np.ndarray) -> float:
-    """The definition: the share of (one, zero) pairs in which the one has the higher score, equal scores counting half."""
+    """The definition: the fraction of (one, zero) pairs in which the one has the higher score; ties count half."""
     ones, zeros = scores[labels == 1][:, None], scores[labels == 0][None, :]
     if not ones.size or not zeros.size:
         return float("nan")
@@ -48,7 +48,7 @@ def auc(labels: np.ndarray, scores: np.ndarray) -> float:
 
 
 def scored(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """(what it is, labels [n], scores [n])."""
+    """The cases: (description, labels [n], scores [n])."""
     for rate in (0.5, 0.1):
         n = int(rng.integers(100, 300))
         labels = (rng.random(n) < rate).astype(np.float32)

@@ -27,7 +27,7 @@ def nested(rng: np.random.Generator, start: int, length: int, depth: int) -> tup
 
 
 def threads(rng: np.random.Generator) -> Iterator[tuple[str, list[Event], dict[str, int]]]:
-    """(what it is, events of one thread, self time by name)."""
+    """The cases: (description, events of one thread, self time by name)."""
     for depth in (1, 2, 3):
         events, own = nested(rng, int(rng.integers(0, 100)), 100_000, depth)
         yield f"events nested {depth} deep, in any order", [events[i] for i in rng.permutation(len(events))], own
@@ -39,7 +39,7 @@ def threads(rng: np.random.Generator) -> Iterator[tuple[str, list[Event], dict[s
 
 
 def tables(rng: np.random.Generator) -> Iterator[tuple[str, OpTable]]:
-    """(what it is, table)."""
+    """The cases: (description, table)."""
     for _ in range(3):
         shares = rng.dirichlet(np.ones(12))
         yield "a random table", table([(f"part_{rng.integers(0, 4)}", share) for share in shares])
@@ -54,7 +54,7 @@ def table(entries: list[tuple[str, float]]) -> OpTable:
 
 
 def most_gain(profile: OpTable) -> tuple[str, float]:
-    """The definition: the part with the largest summed share, and 1 over what is left without it."""
+    """The definition: the part with the largest summed share, and the speed-up without it: 1 / (1 - share)."""
     shares: dict[str, float] = {}
     for row in profile.rows:
         shares[row.part] = shares.get(row.part, 0.0) + row.share

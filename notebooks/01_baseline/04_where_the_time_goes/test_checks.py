@@ -13,7 +13,7 @@ self_times, most_gain = solved(LESSON, 1), solved(LESSON, 2)
 
 
 def mistaken(events, *, key=lambda e: (e[1], -e[2]), touching=True, ancestors=False):
-    """With one of the mistakes that one can make in it."""
+    """A self-time function with one of the usual mistakes."""
     own, open_events = {}, []
     for name, start, length in sorted(events, key=key):
         while open_events and (open_events[-1][0] <= start if touching else open_events[-1][0] < start):

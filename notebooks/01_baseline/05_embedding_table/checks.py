@@ -22,7 +22,7 @@ def row_gradients(ids: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, n
 
 
 def reads(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """(what it is, ids int64 [n], gradients float32 [n, D]): random ones, then those that break a careless answer."""
+    """The cases: (description, ids int64 [n], gradients float32 [n, D]): random ones, then those that break a careless answer."""
 
     def case(what: str, ids: np.ndarray, dim: int = 3) -> tuple[str, np.ndarray, np.ndarray]:
         return what, np.asarray(ids, np.int64), rng.normal(size=(len(ids), dim)).astype(np.float32)
@@ -42,7 +42,7 @@ def reads(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarra
 
 
 def of_many(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """MANY reads of a table of so many rows."""
+    """MANY reads of a table with this number of rows."""
     return rng.integers(0, rows, MANY), rng.normal(size=(MANY, 8)).astype(np.float32)
 
 
@@ -52,7 +52,7 @@ def large_reads(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.
 
 
 def hot_rows(ids: np.ndarray, percent: int) -> int:
-    """The definition: of the most frequent ids, the fewest whose lookups are `percent` % of all at least."""
+    """The definition: the smallest number of most frequent ids whose lookups are at least `percent` % of all."""
     often = sorted(np.unique(ids, return_counts=True)[1].tolist(), reverse=True)
     rows = served = 0
     while served * 100 < percent * len(ids):
@@ -62,7 +62,9 @@ def hot_rows(ids: np.ndarray, percent: int) -> int:
 
 
 def lookups(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int]]:
-    """(what it is, ids int64 [n], percent). Where lookups and percentage meet exactly, floats have no rounding, either."""
+    """The cases: (description, ids int64 [n], percent). Where lookups and percentage meet exactly, floats have no rounding,
+    either.
+    """
 
     def zipf(size: int) -> np.ndarray:
         return rng.zipf(1.4, size) % 500

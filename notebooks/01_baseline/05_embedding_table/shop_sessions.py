@@ -44,18 +44,18 @@ class Sessions:
 
     @property
     def items(self) -> int:
-        """V, how many different items there are."""
+        """V, the number of different items."""
         return len(self.times)
 
     @functools.cached_property
     def frequent(self) -> np.ndarray:
-        """The most frequent items, at most MOST_FREQUENT, that came LEAST times or more."""
+        """The most frequent items, at most MOST_FREQUENT, that came at least LEAST times."""
         by_times = np.argsort(-self.times, kind="stable")[:MOST_FREQUENT]
         return by_times[self.times[by_times] >= LEAST]
 
     @property
     def by_chance(self) -> float:
-        """How likely two different frequent items drawn at random have the same category."""
+        """The probability that two different frequent items, drawn at random, have the same category."""
         sizes, n = np.bincount(self.category[self.frequent]), len(self.frequent)
         return float(np.sum(sizes * (sizes - 1)) / (n * (n - 1)))
 
@@ -70,7 +70,7 @@ class Sessions:
                 yield np.tile(self.item[rows], 2), np.concatenate([self.following[rows], self.other[rows]]), label
 
     def same_category(self, table: np.ndarray, asked: np.ndarray | None = None) -> float:
-        """How many of the `asked` items (default: the frequent ones), 0 to 1, have their nearest frequent neighbour in their own
+        """The fraction of the `asked` items (default: the frequent ones) whose nearest frequent neighbour is in their own
         category. The nearest is the one with the largest cosine.
 
         Args:

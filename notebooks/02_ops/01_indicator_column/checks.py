@@ -20,7 +20,7 @@ def random_bags(rng: np.random.Generator, rows: int, size: int, longest: int) ->
 
 
 def bags(rng: np.random.Generator) -> Iterator[tuple[str, list[list[int]], int]]:
-    """(what it is, bags, V): random ones, then those that break a careless answer."""
+    """The cases: (description, bags, V): random ones, then those that break a careless answer."""
     size = int(rng.integers(5, 40))
     id_ = int(rng.integers(0, size))
     for _ in range(3):
@@ -52,7 +52,9 @@ def ragged(rows: list[list[int]]):
 
 
 def batches(rng: np.random.Generator) -> Iterator[tuple]:
-    """(what it is, columns, their sizes, kernel [sum of sizes, H], weights): the bags above, beside a column of one id a row."""
+    """The cases: (description, columns, their sizes, kernel [sum of sizes, H], weights): the bags above, beside a column of
+    one id a row.
+    """
 
     def kernel(size: int) -> tf.Tensor:
         return tf.constant(rng.standard_normal((size, int(rng.integers(1, 20)))), tf.float32)

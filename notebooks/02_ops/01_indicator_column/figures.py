@@ -56,6 +56,6 @@ def _frame(title: str, stage: int) -> Figure:
 
 
 def _beside(weights: Grid, row: int) -> Point:
-    """Left of the row's id."""
+    """The point left of a row's id."""
     x, y = weights.row(row).left
     return x - 24, y

@@ -17,7 +17,7 @@ IDS, DIM, ROWS = 512, 16, 100_000
 
 
 def of_ids(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
-    """(what it is, ids): random ones, then those that break a careless answer."""
+    """The cases: (description, ids): random ones, then those that break a careless answer."""
     for _ in range(3):
         yield "random ids", rng.integers(0, 20, int(rng.integers(5, 40)))
     one, other = rng.choice(1_000, 2, replace=False)
@@ -42,7 +42,9 @@ def with_rows(rng: np.random.Generator, cases: Iterable[tuple[str, np.ndarray]])
 
 
 def batches(rng: np.random.Generator) -> Iterator[tuple[str, list, list, Layout]]:
-    """(what it is, two tables, columns, layout): as WDL has them, pooled, and as DIN has them, two histories side by side."""
+    """The cases: (description, two tables, columns, layout): as WDL has them, pooled, and as DIN has them, two histories side
+    by side.
+    """
     lengths = rng.integers(0, 6, 9)
     history = tf.RaggedTensor.from_row_lengths(tf.constant(rng.integers(-1, 20, lengths.sum())), lengths)
     beside = history.with_values(tf.constant(rng.integers(-1, 7, lengths.sum())))

@@ -1,4 +1,4 @@
-"""The lookups of a model taken out of it, for the lesson on one lookup: its columns, and their least work."""
+"""The lookups of a model without the rest of it, for the lesson on one lookup: its columns, and their least work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ctrlab.profiling.work import Work
 
 @dataclass(frozen=True)
 class Lookups:
-    """What a model with pooled columns looks up in its batches.
+    """The lookups of a model with pooled columns in its batches.
 
     Attributes:
         tables: float32 variables [V, D].

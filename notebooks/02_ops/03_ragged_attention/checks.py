@@ -1,4 +1,4 @@
-"""Checks of 02_ops/03_ragged_attention: (1) the scores of the events that are there, (2) the learner's own kernel."""
+"""Checks of 02_ops/03_ragged_attention: (1) the scores of the existing events, (2) the learner's own kernel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def batch(rng: np.random.Generator, lengths, width: int, units) -> tuple:
 
 
 def batches(rng: np.random.Generator) -> Iterator[tuple]:
-    """(what it is, query, keys, splits, layers): random ones, then those that break a careless answer."""
+    """The cases: (description, query, keys, splits, layers): random ones, then those that break a careless answer."""
     width, units = int(rng.integers(2, 9)), (int(rng.integers(2, 20)), int(rng.integers(2, 9)), 1)
     for _ in range(3):
         yield "random histories", *batch(rng, rng.integers(0, 7, int(rng.integers(2, 9))).tolist(), width, units)
@@ -47,7 +47,7 @@ def scores(query, keys, splits, layers) -> np.ndarray:
 
 
 def events(query, keys, splits, layers) -> tuple:
-    """What the op is called with."""
+    """The arguments of the op."""
     return tf.constant(query), Events(tf.constant(splits), flat=tf.constant(keys)), layers
 
 

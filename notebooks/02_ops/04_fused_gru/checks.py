@@ -16,7 +16,7 @@ ROWS, BLOCK = 2_000, 8
 
 
 def batches_of_lengths(rng: np.random.Generator) -> Iterator[tuple[str, list[int], int]]:
-    """(what it is, lengths, rows a block): random ones, then those that break a careless answer."""
+    """The cases: (description, lengths, rows a block): random ones, then those that break a careless answer."""
     for _ in range(3):
         yield "random lengths", rng.integers(0, 50, int(rng.integers(5, 40))).tolist(), int(rng.integers(2, 9))
     yield "all of one length", [int(rng.integers(1, 9))] * 7, 3
@@ -35,7 +35,7 @@ def carried_by(lengths: list[int], size: int) -> int:
 
 
 def in_order(received: object, longest_first: np.ndarray, case: str, question: Sequence) -> None:
-    """Any order will do in which rows of one length stand together, the longest first."""
+    """Accepts any order in which the longest rows come first; rows of equal length may come in any order."""
     lengths, order = question[0], np.asarray(received)
     if order.dtype.kind != "i" or order.shape != (len(lengths),) or not np.array_equal(np.sort(order), np.arange(len(lengths))):
         raise CheckFailed(
@@ -49,7 +49,7 @@ def in_order(received: object, longest_first: np.ndarray, case: str, question: S
 
 
 def histories(rng: np.random.Generator) -> Iterator[tuple[str, list[int], int, int, bool]]:
-    """(what it is, lengths, C, H, with attention)."""
+    """The cases: (description, lengths, C, H, with attention)."""
     for attended in (False, True):
         yield "random histories", rng.integers(0, 7, 9).tolist(), int(rng.integers(2, 20)), int(rng.integers(2, 20)), attended
     yield "rows of length 0", [0, 3, 0, 1], 3, 4, False
@@ -77,7 +77,7 @@ def expected_of(x, splits, *rest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def events(x, splits, *rest) -> tuple:
-    """What the op is called with."""
+    """The arguments of the op."""
     *weights, attention = rest
     return Events(splits, flat=x), *weights, None if attention is None else Events(splits, flat=attention)
 

@@ -23,7 +23,7 @@ def cell(x, h, a, W, b, V, d) -> np.ndarray:
 
 
 def cells(rng: np.random.Generator) -> Iterator[tuple]:
-    """(what it is, x, h, a, W, b, V, d): random ones, then those that break a careless answer."""
+    """The cases: (description, x, h, a, W, b, V, d): random ones, then those that break a careless answer."""
 
     def arrays(rows, width, hidden):
         joined = width + hidden
@@ -63,7 +63,7 @@ def histories(rng: np.random.Generator, lengths: list[int], hidden: int) -> list
 
 
 def batches(rng: np.random.Generator) -> Iterator[tuple]:
-    """(what it is, d_h, outputs, gates, splits): random ones, then those that break a careless answer."""
+    """The cases: (description, d_h, outputs, gates, splits): random ones, then those that break a careless answer."""
     for _ in range(3):
         yield "random histories", *histories(rng, rng.integers(0, 7, 9).tolist(), int(rng.integers(2, 9)))
     for case, lengths, hidden in (

@@ -14,13 +14,13 @@ from ctrlab.schema import MultiHot, Numeric, NumericList
 
 
 def texts(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]], str, int]]:
-    """(what it is, k columns of B texts, the separator, buckets)."""
+    """The cases: (description, k columns of B texts, the separator, buckets)."""
     for case, columns, separator in _texts(rng):
         yield case, columns, separator, int(rng.integers(2, 1_000_000))
 
 
 def _texts(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]], str]]:
-    """(what it is, columns, the separator): random ones, then those that break a careless answer."""
+    """The cases: (description, columns, the separator): random ones, then those that break a careless answer."""
     for separator in (";", "|", "\x02"):
         rows = int(rng.integers(2, 9))
         yield "random lists", [[_list(rng, separator) for _ in range(rows)] for _ in range(3)], separator
@@ -50,7 +50,7 @@ def hashed(columns: list[list[str]], separator: str, buckets: int) -> list[list[
 
 
 def lists_of_numbers(rng: np.random.Generator) -> Iterator[tuple[str, list, list]]:
-    """(what it is, columns, their values)."""
+    """The cases: (description, columns, their values)."""
     price, hours = NumericList("price"), NumericList("hours", separator="|", transform="minmax", low=0.0, high=23.0)
     for _ in range(3):
         rows = int(rng.integers(2, 9))

@@ -17,7 +17,7 @@ MANY, MOST_GROWTH = 100, 6.0
 
 
 def shapes(rng: np.random.Generator) -> Iterator[tuple[str, int, int, int]]:
-    """(what it is, B, U, D)."""
+    """The cases: (description, B, U, D)."""
     for _ in range(3):
         yield "random vectors", *(int(rng.integers(2, most)) for most in (9, 12, 20))
     yield "two vectors, one pair", 5, 2, 3
@@ -41,13 +41,15 @@ def gradient(u: tf.Tensor, g: tf.Tensor) -> np.ndarray:
 
 
 def fields(rng: np.random.Generator) -> Iterator[tuple[str, tf.Tensor, int]]:
-    """(what it is, fields, float32 [B, U * D], D)."""
+    """The cases: (description, fields, float32 [B, U * D], D)."""
     for case, rows, count, dim in shapes(rng):
         yield case, tf.constant(rng.standard_normal((rows, count * dim)), tf.float32), dim
 
 
 def require_one_pass(answer: Callable, rng: np.random.Generator) -> None:
-    """Budget of exercise 2: four times the fields are about four times the work, where visiting all pairs is sixteen times."""
+    """The budget of exercise 2: four times the fields may take about four times the work; visiting all pairs would take
+    sixteen times.
+    """
 
     def work(fields: int) -> int:
         given = tf.constant(rng.standard_normal((8, fields * DIM)), tf.float32)

@@ -14,7 +14,7 @@ NAMES = "product", "bias", "scale", "shift", "moving_mean", "moving_variance"
 
 
 def batches(rng: np.random.Generator) -> Iterator[tuple[str, dict[str, np.ndarray], np.ndarray]]:
-    """(what it is, the op's inputs, d_out): random ones, then those that break a careless answer."""
+    """The cases: (description, the op's inputs, d_out): random ones, then those that break a careless answer."""
 
     def batch(rows: int, columns: int, offset: float = 0.0):
         values = {name: rng.standard_normal(columns).astype(np.float32) for name in NAMES}

@@ -14,7 +14,7 @@ ROWS, INPUTS, OUTPUTS, EXPERTS, TASKS = 32, 24, 16, 4, 2
 
 
 def shapes(rng: np.random.Generator) -> Iterator[tuple[str, int, int, int, int, int]]:
-    """(what it is, B, I, O, E, K)."""
+    """The cases: (description, B, I, O, E, K)."""
     for _ in range(3):
         yield "random sizes", *(int(rng.integers(2, most)) for most in (9, 12, 9, 6, 5))
     yield "one expert", 5, 4, 3, 1, 2
@@ -42,14 +42,14 @@ WIDTH = EXPERTS * OUTPUTS + TASKS * EXPERTS
 
 
 def mixture_of(rng: np.random.Generator, x: tf.Tensor, kernels: list[tf.Tensor], width: int) -> tuple:
-    """x, what the experts say [E, B, width], kernels, biases; float32."""
+    """x, the experts' outputs [E, B, width], kernels, biases; float32."""
     experts = kernels[0].shape[1]
     said = tf.constant(rng.standard_normal((experts, x.shape[0], width)), tf.float32)
     return x, said, kernels, [tf.constant(rng.standard_normal(experts), tf.float32) for _ in kernels]
 
 
 def mixtures(rng: np.random.Generator) -> Iterator[tuple]:
-    """(what it is, x, said, kernels, biases)."""
+    """The cases: (description, x, said, kernels, biases)."""
     for case, *sizes in shapes(rng):
         x, _, kernels = layer(rng, *sizes)
         yield case, *mixture_of(rng, x, kernels, sizes[2])

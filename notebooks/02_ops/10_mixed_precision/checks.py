@@ -15,12 +15,12 @@ HALF = 2e-2  # norm-wise; bfloat16 rounds at 2^-8 = 4e-3, here a few times in a 
 
 
 def rounded(x: np.ndarray) -> np.ndarray:
-    """To bfloat16 and back."""
+    """Rounds numbers to bfloat16, and converts them back to float32."""
     return tf.cast(tf.cast(tf.constant(x), tf.bfloat16), tf.float32).numpy()
 
 
 def layers(rng: np.random.Generator) -> Iterator[tuple]:
-    """(what it is, x, kernel, bias)."""
+    """The cases: (description, x, kernel, bias)."""
 
     def layer(rows, inputs, units, factor=1.0):
         shapes = (rows, inputs), (inputs, units), (units,)
@@ -81,7 +81,7 @@ def multiplies_bfloat16(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def updates(rng: np.random.Generator) -> Iterator[tuple]:
-    """(what it is, weight, gradient, rate, clip)."""
+    """The cases: (description, weight, gradient, rate, clip)."""
 
     def draw(shape, size=1.0):
         return (size * rng.standard_normal(shape)).astype(np.float32)
@@ -102,7 +102,9 @@ def update_of(weight, gradient, rate, clip) -> np.ndarray:
 
 
 def with_move(answer: Callable) -> Callable:
-    """The new weights, and how far they moved: an update that is lost beside its weights is small in norm."""
+    """The new weights, and their change. The change is compared separately, because a lost update is small beside the weights'
+    norm.
+    """
 
     def both(weight, gradient, rate, clip):
         new = answer(weight, gradient, rate, clip)

@@ -15,7 +15,7 @@ PATIENCE = 5.0  # seconds until something that should happen by itself counts as
 
 
 class Parser:
-    """Stands for decode_csv: text to numbers, [B] -> float32 [B]. It notes how it is called, and waits for a second call."""
+    """Stands in for decode_csv: text to numbers, [B] -> float32 [B]. It records its calls, and waits for a second call."""
 
     def __init__(self, meet: int = 1):
         self.ranks: set[int | None] = set()
@@ -44,7 +44,7 @@ def lines_of(rows: int) -> tf.data.Dataset:
 
 
 def run(pipeline: Callable[[], tf.data.Dataset], value: Callable[[tf.Tensor], object], case: str) -> list:
-    """The values of what comes out."""
+    """Runs a data set, and returns the values of its elements."""
     try:
         return [value(element) for element in pipeline()]
     except NotImplementedError:  # still the stub

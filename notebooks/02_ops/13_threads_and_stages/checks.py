@@ -19,7 +19,7 @@ PATIENCE = 5.0  # seconds until the stage must have prepared what it may
 
 
 class Encoding:
-    """What a model's input part is to the check: it takes a while, another one each time, and counts its calls."""
+    """Stands in for a model's input part: it takes a different time in each call, and counts its calls."""
 
     def __init__(self, slow: float = 0.01):
         self.calls, self.slow = 0, slow
@@ -120,14 +120,14 @@ def _prepared_ahead(answer, depth: int) -> None:
 
 
 def best(ratios: dict[str, list[float]]) -> str | None:
-    """The definition: of those whose interval lies above 1, with 95 % confidence, the one with the greatest median."""
+    """The definition: among the settings whose 95 % interval lies above 1, the one with the greatest median."""
     found = {name: Interval.of(pairs) for name, pairs in ratios.items()}
     sure = {name: i.median for name, i in found.items() if i.coverage >= CONFIDENCE and i.low > 1.0}
     return max(sure, key=sure.get) if sure else None
 
 
 def measured(rng: np.random.Generator) -> Iterator[tuple[str, dict[str, list[float]]]]:
-    """(what it is, {setting: its speed-ups, one a pair})."""
+    """The cases: (description, {setting: its speed-ups, one a pair})."""
 
     def around(middle: float, spread: float, pairs: int = 9) -> list[float]:
         return sorted(rng.uniform(middle - spread, middle + spread, pairs).tolist(), key=lambda _: rng.random())

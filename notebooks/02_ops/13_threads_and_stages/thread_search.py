@@ -17,12 +17,12 @@ from ctrlab.training.tune import Tuning, tune
 
 RUNGS = "indicator,parsing,threads,stage"
 BUDGET = 90.0
-"""Seconds."""
+"""Seconds for a search."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """What DeepFM's training speed was with some settings, relative to TensorFlow's own.
+    """DeepFM's training speed with some settings, relative to TensorFlow's own setting.
 
     Attributes:
         pairs: {(intra-op threads, inter-op threads): a ratio per pair of blocks}; TensorFlow's own setting has ones.

@@ -17,7 +17,7 @@ BUDGET_BYTES = 64 * 1024
 
 
 class Disk:
-    """A `write` that waits until it is let go, and notes what it was given at that moment."""
+    """A `write` that waits until it is released, and then records its arguments."""
 
     def __init__(self, fails: str = ""):
         self.go, self.written, self.fails = threading.Event(), None, fails
@@ -154,7 +154,7 @@ def _in_time(answer, sources, buffers, disk, thread, pending, *, case: str, rele
 
 
 def _started(answer: Callable, *inputs) -> Future:
-    """The call in a thread of its own, since it may never come back."""
+    """Starts the call in a separate thread, because it may never return."""
     called = Future()
 
     def run():
@@ -168,7 +168,7 @@ def _started(answer: Callable, *inputs) -> Future:
 
 
 def _outcome(called: Future, case: str):
-    """What the call gave, or the error it ended with, told as that of a call."""
+    """The result of the call; an error is raised as that of a wrong answer."""
     return call(lambda: called.result(0), case=case)
 
 
@@ -184,14 +184,16 @@ def _result(future) -> None:
 
 
 def variables(rng: np.random.Generator) -> Iterator[tuple]:
-    """(what they are, the value of each), float32: of one page, of a little more, of one number, of none, a scalar, of many."""
+    """The cases: (description, the value of each), float32: of one page, of a little more, of one number, of none, a scalar,
+    of many.
+    """
     for _ in range(3):
         shapes = [(1024,), (1025,), (1,), (0, 3), (), (int(rng.integers(1, 60_000)), 5)]
         yield f"shapes {shapes}", *(np.asarray(rng.standard_normal(shape), np.float32) for shape in shapes)
 
 
 def in_place(answer: Callable) -> Callable:
-    """What the variables hold after a copy that must go into the memory that is there: sources, targets."""
+    """Copies into existing memory, and returns the values of the variables afterwards: sources, targets."""
     import tensorflow as tf
 
     def asked(*values):
@@ -212,7 +214,7 @@ def in_place(answer: Callable) -> Callable:
 
 
 def _addresses(variables) -> list[int]:
-    """Where the variables' values lie; those without any lie nowhere."""
+    """The addresses of the variables' values; variables without values have none."""
     views = [np.asarray(memoryview(v.read_value())) for v in variables]
     return [view.ctypes.data for view in views if view.size]
 

@@ -116,7 +116,7 @@ def changes_the_state(sources, buffers, write, thread, pending):
 
 
 class Replay:
-    """What was saved the time before."""
+    """Wrong: writes the values of the previous save."""
 
     last = None
 

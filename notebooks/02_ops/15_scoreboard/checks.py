@@ -25,7 +25,7 @@ class Once(dict):
 
 
 def _races(rng: np.random.Generator) -> Iterator[tuple]:
-    """(what it is, the five dicts, the score)."""
+    """The cases: (description, the five dicts, the score)."""
     for case in ("six models", "one model"):
         names = ["wdl", "deepfm", "dlrm", "din", "dien", "mmoe"][: 6 if case == "six models" else 1]
         entries = [
@@ -69,7 +69,7 @@ def in_one_pass(received: object, expected: float, case: str, question: Sequence
 
 
 def gaps(rng: np.random.Generator) -> Iterator[tuple[str, float, float, float, float | None]]:
-    """(what it is, stock, ours, floor, percent or None)."""
+    """The cases: (description, stock, ours, floor, percent or None)."""
     for _ in range(4):
         floor = float(rng.uniform(1, 10))
         stock, ours = floor * float(rng.uniform(2, 9)), floor * float(rng.uniform(1, 12))

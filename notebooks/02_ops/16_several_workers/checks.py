@@ -24,11 +24,11 @@ BETWEEN = "each worker's variance, plus the square of its mean's distance from t
 
 
 LARGE = 100
-"""A mean of such numbers is rounded by more than the tolerance of a gradient, which has it as it is."""
+"""With means this large, rounding exceeds the tolerance of a gradient, which contains the mean as a factor."""
 
 
 class Ring:
-    """A worker's end of a ring in which only one thread runs at a time: what it sends, and what it gets from the one before.
+    """A worker's end of a ring in which only one thread runs at a time: it sends arrays, and receives those of the worker before.
 
     Attributes:
         sent: the arrays that were sent, as they were then.
@@ -114,7 +114,7 @@ def _work(answer: Callable, chunks: list[np.ndarray], me: int, ring: Ring, found
 
 
 def _require_kind(found: object, rule: str, index: str) -> None:
-    """It is a float32 array."""
+    """Requires a float32 array."""
     if not isinstance(found, np.ndarray) or found.dtype != np.float32:
         what = f"an array of {found.dtype}" if isinstance(found, np.ndarray) else type(found).__name__
         raise CheckFailed(rule, expected="an array of float32", received=what, index=index, next_step=KINDS)
@@ -152,7 +152,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _gradients(rng: np.random.Generator) -> Iterator[tuple[str, list[list[np.ndarray]]]]:
-    """(what it is, the chunks of each worker)."""
+    """The cases: (description, the chunks of each worker)."""
 
     def drawn(workers: int, size: int, unit: float = 1.0) -> list[list[np.ndarray]]:
         # Whole numbers of units have exact sums, in any order.
@@ -173,7 +173,7 @@ def _gradients(rng: np.random.Generator) -> Iterator[tuple[str, list[list[np.nda
 
 
 def require_few_ops(answer: Callable, rng: np.random.Generator) -> None:
-    """A loop that Python unrolls takes more ops for more workers, or for more columns."""
+    """Refuses loops that Python unrolls: they take more ops for more workers or columns."""
     import tensorflow as tf
 
     ops = []
@@ -198,13 +198,15 @@ def reference_joined(counts, means, variances) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _require_near(received: object, expected: np.ndarray, terms: np.ndarray, case: str, next_step: str) -> None:
-    """Within 1e-5 of the terms, of which the result is a sum: where they cancel out, it is small, and their rounding is not."""
+    """Requires that a sum is right within 1e-5 of its terms. If the terms cancel, the sum is small, but their rounding error
+    is not.
+    """
     larger = np.linalg.norm(terms) / max(np.linalg.norm(expected), 1e-30)
     require_close(received, expected.astype(np.float32), case=case, next_step=next_step, rtol=1e-5 * max(1.0, larger))
 
 
 def near(terms: Callable[..., np.ndarray], next_step: str) -> Callable:
-    """A comparison whose tolerance is of the terms, question -> [n], of which the result is a sum."""
+    """A comparison of a sum whose tolerance is relative to its terms, question -> [n]."""
 
     def compare(received: object, expected: np.ndarray, case: str, question: Sequence) -> None:
         _require_near(received, expected, terms(*question), case, next_step)
@@ -213,14 +215,14 @@ def near(terms: Callable[..., np.ndarray], next_step: str) -> Callable:
 
 
 def require_gradients(answer: Callable, rng: np.random.Generator) -> None:
-    """Training goes backward through it, where the means are not so large that their rounding is larger than a gradient."""
+    """Checks the gradients that training needs, on means that are small enough for their rounding to be below a gradient."""
     for case, *question in _statistics(rng):
         if np.abs(question[1]).max() < LARGE:
             _require_gradients(answer, tensors(*question), rng, case)
 
 
 def _require_gradients(answer: Callable, given: Sequence, rng: np.random.Generator, case: str) -> None:
-    """The gradients of a sum of both results, with weights by chance."""
+    """Compares the gradients of a randomly weighted sum of both results."""
     import tensorflow as tf
 
     counts, means, variances = given
@@ -257,7 +259,7 @@ def _drawn(rng: np.random.Generator, counts: list[int], columns: int, centre: fl
 
 
 def _statistics(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
-    """(what it is, counts, means, variances)."""
+    """The cases: (description, counts, means, variances)."""
     yield "one worker", *_drawn(rng, [5], 3)
     yield "two halves", *_drawn(rng, [8, 8], 4)
     yield "three rows and one", *_drawn(rng, [3, 1], 4)

@@ -2,7 +2,7 @@
 
     worker 0 --> worker 1 --> ... --> worker W - 1 --> worker 0
 
-`ctrlab.distributed.collectives` lets TensorFlow do the same. Tables are exchanged as ever.
+`ctrlab.distributed.collectives` lets TensorFlow do the same. Tables are exchanged as usual.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def between(workers) -> Iterator[Line]:
 
 
 class Ringed(SharedBatch):
-    """A worker's part of a step: lookups as `inner` has them, a `SharedStep`, and sums by the learner's all-reduce."""
+    """A worker's part of a step: lookups as in `inner`, a `SharedStep`, and sums by the learner's all-reduce."""
 
     def __init__(self, inner, all_reduce: AllReduce, line: Line):
         self.inner, self.shard, self.rows = inner, inner.shard, inner.rows
@@ -77,7 +77,7 @@ class Ringed(SharedBatch):
 
 @contextlib.contextmanager
 def moments_by(joined: Joined) -> Iterator[None]:
-    """A block in which batch normalization takes its statistics of the whole batch from `joined`."""
+    """A context in which batch normalization takes the statistics of the whole batch from `joined`."""
 
     def moments(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         shared = whole_batch.batch()

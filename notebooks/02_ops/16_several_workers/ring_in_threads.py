@@ -1,4 +1,4 @@
-"""A ring of workers that are threads of the notebook, of which one runs at a time: who waits for ever is seen at once."""
+"""A ring of workers that are threads of the notebook, of which one runs at a time, so that endless waiting is noticed at once."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ctrlab.lessons.interleaving import Stuck, Threads
 
 
 class Line:
-    """Part of a ring: to the next worker, and from the one before.
+    """A worker's connections in a ring: to the next worker, and from the one before.
 
     Attributes:
-        sent: bytes so far.
+        sent: number of bytes sent so far.
     """
 
     def __init__(self, put: Callable[[np.ndarray], object], get: Callable[[], np.ndarray]):
         self._put, self._get, self.sent = put, get, 0
 
     def send(self, numbers: np.ndarray) -> None:
-        """Hands an array over; it arrives later."""
+        """Sends an array; it arrives later."""
         self.sent += numbers.nbytes
         self._put(numbers)
 
@@ -32,10 +32,11 @@ class Line:
 
 
 def in_threads(work: Callable[[int, Line], np.ndarray], workers: int) -> tuple[list, list[int]]:
-    """`work(worker, line)` of each worker of a ring, in threads: what they return, and the bytes that each has sent.
+    """Runs `work(worker, line)` of each worker of a ring in threads. Returns their results, and the bytes that each has sent. An
+    error of a worker ends all of them.
 
     Raises:
-        CheckFailed: they wait for each other for ever, or one goes on and on. What a worker raises ends all of them.
+        CheckFailed: the workers wait for each other forever, or one never ends.
     """
     found: dict[int, np.ndarray] = {}
     with Threads() as threads:
@@ -62,10 +63,11 @@ def in_threads(work: Callable[[int, Line], np.ndarray], workers: int) -> tuple[l
 
 
 def run_to_the_end(threads: Threads, choose: Callable[[Sequence[str]], str], case: str) -> None:
-    """Lets the workers run until all have ended; `choose(names)` says who goes next.
+    """Lets the workers run until all have ended; `choose(names)` returns the worker that runs next. Errors of a worker are passed
+    on.
 
     Raises:
-        CheckFailed: they wait for each other for ever, or one comes to no end. What a worker raises.
+        CheckFailed: the workers wait for each other forever, or one never ends.
     """
     while threads.unfinished():
         ready = threads.can_go()
@@ -88,10 +90,10 @@ def run_to_the_end(threads: Threads, choose: Callable[[Sequence[str]], str], cas
 
 
 def require_sums(found: Sequence[np.ndarray], gradients: np.ndarray) -> None:
-    """After an all-reduce, each worker has the sum of all `gradients`, float32 [W, n].
+    """Requires that after an all-reduce each worker has the sum of all `gradients`, float32 [W, n].
 
     Raises:
-        CheckFailed: one has not.
+        CheckFailed: a worker has another result.
     """
     for me, each in enumerate(found):
         case = f"worker {me} of {len(gradients)} after the all-reduce"

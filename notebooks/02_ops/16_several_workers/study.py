@@ -28,7 +28,9 @@ from ctrlab.training import Run, Saving, Spec, get_state, make_optimizer, set_st
 MODEL, DATA = "dlrm", "census_income"
 RUNGS, FILES = of_level("all", "model"), ("parquet", "encoded")
 HYPER = {"optimizer": "adagrad", "learning_rate": 1e-3, "batch_size": 256}
-"""Adam divides even the smallest gradient by its size, and large steps make differences grow: one would see rounding alone."""
+"""The training's hyperparameters. With Adam, or with large steps, rounding differences would grow until nothing else could be
+seen.
+"""
 
 YOURS = "two workers, yours"
 
@@ -45,7 +47,7 @@ def built() -> tuple[object, object]:
 
 
 def batches(model, rows: int, steps: int) -> Iterator[tuple]:
-    """The same (features, labels) in each process, so many rows each."""
+    """Batches of (features, labels) with this number of rows, the same in each process."""
     files = data.prepare_for(model.input_schema, FILES)
     return iter(files.read_train(rows, epochs=-1, drop_remainder=True, lists="ragged").take(steps))
 
@@ -62,7 +64,7 @@ class Alone:
     """The model in this process.
 
     Attributes:
-        steps: of training. dense: the number of the weights that each worker has whole.
+        steps: number of training steps. dense: number of weights that each worker has whole.
     """
 
     def __init__(self, steps: int):
@@ -74,19 +76,19 @@ class Alone:
         self.dense = sum(w.shape.num_elements() for w in self.model.trainable_weights if w.path not in growing)
 
     def activations(self) -> np.ndarray:
-        """What the model's first batch normalization gets of a batch: float32 [B, H]."""
+        """The input of the model's first batch normalization for a batch: float32 [B, H]."""
         ((features, _),) = batches(self.model, self.model.hyper.batch_size, 1)
         weights = {weight.path: weight for weight in self.model.trainable_weights}
         _, numbers = self.model.inputs(features, True)
         return tf.nn.relu(numbers @ weights["bottom/dense_0/kernel"] + weights["bottom/dense_0/bias"]).numpy()
 
     def losses(self) -> list[float]:
-        """Of a training on whole batches, from the first weights on."""
+        """The losses of a training on whole batches, from the initial weights."""
         set_state(self._first, self.model, self._optimizer)
         return [float(self._step(*batch)) for batch in batches(self.model, self.model.hyper.batch_size, self.steps)]
 
     def timed(self, rows: int) -> Callable[[int], float]:
-        """call -> a step on a batch of so many rows."""
+        """A function of the call's number that takes a step on a batch with this number of rows."""
         (batch,) = batches(self.model, rows, 1)
         return lambda call: float(self._step(*batch))
 
@@ -95,7 +97,7 @@ def trained(
     member: Member, steps: int, shares: Sequence[int], all_reduce: AllReduce, joined: Joined
 ) -> tuple[list[float], float]:
     """In a worker: trains on its share of each batch, with the learner's functions; the losses, and the bytes that it has sent
-    per step. The model stays for `timed`."""
+    per step. The model is kept for `timed`."""
     model, step, line = _by_hand(member, all_reduce, joined)
     losses = []
     for number, batch in enumerate(batches(model, model.hyper.batch_size, steps)):
@@ -118,7 +120,9 @@ def _by_hand(member: Member, all_reduce: AllReduce, joined: Joined) -> tuple:
 
 
 def ready(member: Member, all_reduce: AllReduce, joined: Joined) -> None:
-    """In a worker: builds what `timed` needs; the learner's model too, if the workers have begun anew since it was trained."""
+    """In a worker: builds the models for `timed`; also the learner's model, if the workers were restarted since it was
+    trained.
+    """
     workers = member.workers
     if YOURS not in member.kept:
         _by_hand(member, all_reduce, joined)
@@ -131,7 +135,7 @@ def ready(member: Member, all_reduce: AllReduce, joined: Joined) -> None:
 
 
 def timed(member: Member, way: str, rows: int, call: int) -> float:
-    """In a worker: a step on its half of a batch of so many rows; on the whole one, where it is alone."""
+    """In a worker: a step on its half of a batch with this number of rows; on the whole batch if it is alone."""
     model, step = member.kept[way]
     if (way, rows) not in member.kept:
         (batch,) = batches(model, rows, 1)
@@ -141,7 +145,7 @@ def timed(member: Member, way: str, rows: int, call: int) -> float:
 
 
 def ways(workers: LocalWorkers, alone: Alone, rows: int) -> dict[str, Callable[[int], float]]:
-    """What is timed, call -> loss: a step on a batch of so many rows."""
+    """The timed functions, call number -> loss: a step on a batch with this number of rows."""
     names = {"one process, one core": [0], "two workers, ours": None, YOURS: None}
     found = {way: functools.partial(_timed, workers, way, rows, on) for way, on in names.items()}
     return found | {"one process, two cores": alone.timed(rows)}
@@ -157,7 +161,7 @@ def faster(race: Comparison, way: str, rival: str) -> str:
 
 
 def spec(folder: Path, every: int, resume: bool = False) -> Spec:
-    """A training on all rows once, that saves after so many steps."""
+    """The spec of a training on all rows once, which saves at intervals of this number of steps."""
     saving = Saving(folder, every=every, resume=resume)
     return Spec(MODEL, (*RUNGS, *FILES), DATA, embedding="variable", size=sizes(), saving=saving)
 
@@ -169,10 +173,10 @@ def saved(member: Member, folder: Path, every: int) -> None:
 
 
 def killed(workers: LocalWorkers, folder: Path, every: int, at: int, told: Told) -> int:
-    """Kills worker 1 in step `at` of a training; how many steps the last save of both has.
+    """Kills worker 1 in step `at` of a training. Returns the step of the last save of both workers.
 
     Raises:
-        CtrlabError: a worker has failed before; both have written no save until then.
+        CtrlabError: a worker has failed before, or there is no save of both yet.
     """
     was_killed = False
 
@@ -196,10 +200,10 @@ def killed(workers: LocalWorkers, folder: Path, every: int, at: int, told: Told)
 
 @dataclasses.dataclass(frozen=True)
 class Resumed:
-    """A training that went on.
+    """The result of a resumed training.
 
     Attributes:
-        rows: of the data set.
+        rows: number of rows of the data set.
         lost, repeated: rows that a table's keys miss, and that they have too often, {table: rows}.
         history: (workers, steps), in order.
     """
@@ -211,7 +215,7 @@ class Resumed:
 
 
 def resumed(folder: Path, every: int, told: Told) -> Resumed:
-    """Goes on in this process, as the only worker, to the end of the rows."""
+    """Resumes in this process, as the only worker, and trains to the end of the rows."""
     with Run(spec(folder, every, resume=True), Workers(Place(("127.0.0.1:0",), 0))) as run:
         begun = run.position
         run.train(on_step=lambda number, loss: told(0, begun + number, {"loss": loss}))
@@ -222,7 +226,7 @@ def resumed(folder: Path, every: int, told: Told) -> Resumed:
 
 
 def counts_of_files(model, files) -> dict[str, dict[int, int]]:
-    """How often each key of a growing table is in the training's files, {table: {key: times}}."""
+    """The number of occurrences of each key of a growing table in the training's files, {table: {key: times}}."""
     growing = {table.name for table in embedding_variables(model)}
     found: dict[str, Counter] = {name: Counter() for name in growing}
     for features, _ in files.read_train(4_096, epochs=1, lists="ragged"):
@@ -234,7 +238,9 @@ def counts_of_files(model, files) -> dict[str, dict[int, int]]:
 
 
 def differences(table: EmbeddingVariable, of_files: Mapping[int, int]) -> tuple[int, int]:
-    """How many lookups of keys are missing in what a table has counted, and how many are too many. Equal sums may hide both."""
+    """The number of lookups that a table has not counted, and the number that it counted too often. Equal sums could hide
+    both.
+    """
     state = table.state()
     counted = dict(zip(state.keys.tolist(), state.frequencies.tolist()))
     more = [counted.get(key, 0) - of_files.get(key, 0) for key in counted.keys() | of_files.keys()]
@@ -242,7 +248,9 @@ def differences(table: EmbeddingVariable, of_files: Mapping[int, int]) -> tuple[
 
 
 def tried(all_reduce: AllReduce, workers: int) -> tuple[bool, set[float]]:
-    """Whether an all-reduce in threads gives each worker the sum, and how many times its gradient each sends."""
+    """Whether an all-reduce in threads gives each worker the sum; and the bytes that each sends, as a multiple of its
+    gradient.
+    """
     # Sums of small whole numbers are exact in any order.
     gradients = np.random.default_rng(workers).integers(0, 99, (workers, 840)).astype(np.float32)
     found, sent = in_threads(lambda me, ring: all_reduce(gradients[me], me, workers, ring), workers)

@@ -18,7 +18,7 @@ FEW_TO_MANY = [[0.0, "#f7f7f7"], [1.0, "#2b6ca8"]]
 def optimum(counts: Sequence[Sequence[int]], across: Sequence[float], up: Sequence[float], *, x: str, y: str, title: str):
     """A heat map of the best number of workers, one row of `counts` for each value of `up`; the number stands in its cell.
 
-    The most that are tried are marked: more may be faster still.
+    Cells with the largest tried number are marked, because more workers may be faster still.
     """
     text = [[f"{'≥ ' if count >= MOST else ''}{count}" for count in row] for row in counts]
     heat = go.Heatmap(
@@ -41,7 +41,7 @@ def beside_real_steps(found: Checked, machine: str) -> go.Figure:
     """Simulated over measured seconds: on the diagonal they are equal; between the dotted lines they differ by a fifth at most.
 
     Args:
-        machine: on which the steps were recorded.
+        machine: the machine on which the steps were recorded.
     """
     kinds = {"fitted": found.used, "held out": found.held_out}
     colour, traces = colours.of_names(kinds), []
@@ -74,7 +74,7 @@ def beside_real_steps(found: Checked, machine: str) -> go.Figure:
 
 
 def _errors(found: Checked) -> str:
-    """The simulator's and the null model's, of what was held out."""
+    """The errors of the simulator and of the null model on held-out steps."""
     of = {"simulator": found.errors, "null model": found.null_errors}
     said = (f"{name} {100 * e.bias:+.0f} % on average, at worst {100 * e.worst:.0f} %" for name, e in of.items())
     return f"held out: {'; '.join(said)}"

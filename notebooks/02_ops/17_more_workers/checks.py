@@ -16,13 +16,13 @@ STEPS = "three workers take four steps: count those of W workers, and the bytes 
 ARRAYS = "use +, -, * and / on whole arrays: no loop and no `if` about the number of workers"
 SEARCH = "from 2 on, while they fall, seconds(w) > seconds(w + 1): halve the range by that; then halve again for the limit"
 RELATIVE = 1e-9
-"""A right answer's rounding is far below."""
+"""The relative tolerance; a right answer's rounding is far below it."""
 MANY = 2_000
-"""Workers of an array, for which a formula takes a few lines of Python, and a loop at least as many."""
+"""The number of workers in an array; a formula takes a few lines of Python for it, a loop at least this many."""
 
 
 def reference_ring(size, workers, latency: float, per_byte: float):
-    """The definition, step by step: what one of W workers sends, one message after the other."""
+    """The definition, step by step: the seconds of the messages that one of W workers sends, one after the other."""
     seconds = 0.0
     for _ in range(2 * (workers - 1)):
         seconds += latency + size / workers * per_byte
@@ -75,7 +75,7 @@ def _require_seconds(found, expected: np.ndarray, case: str, size, workers, late
 
 
 def _next_step(took: float, right: float, size: int, workers: int, latency: float, per_byte: float, dtype: np.dtype) -> str:
-    """What to try: of a usual slip, its cure."""
+    """The next step to try: for a usual mistake, its cure."""
     if workers == 1:
         return "one worker sends nothing"
     steps, chunk = 2 * (workers - 1), size / workers
@@ -95,7 +95,7 @@ def _next_step(took: float, right: float, size: int, workers: int, latency: floa
 
 
 def _rings(rng: np.random.Generator) -> Iterator[tuple]:
-    """(what it is, bytes, workers, seconds per message, seconds per byte)."""
+    """The cases: (description, bytes, workers, seconds per message, seconds per byte)."""
     size, latency, per_byte = int(rng.integers(1e6, 1e8)), float(rng.uniform(1e-6, 1e-3)), float(rng.uniform(1e-10, 1e-7))
     yield "five workers", size, 5, latency, per_byte  # of two, some slips are alike
     yield "two workers", size, 2, latency, per_byte
@@ -113,7 +113,9 @@ def _rings(rng: np.random.Generator) -> Iterator[tuple]:
 
 
 class Trial:
-    """Seconds of a step with 1, 2, ... workers: from 2 on they fall, then they rise. Keeps which numbers were asked for."""
+    """Seconds of a step with 1, 2, ... workers: from 2 on they fall, then they rise. It records the numbers for which it was
+    called.
+    """
 
     def __init__(self, seconds: Sequence[float]):
         self.seconds, self.asked = list(seconds), []
@@ -133,7 +135,7 @@ def reference_fewest(seconds: Sequence[float], slack: float) -> int:
 
 
 def fewest_and_few_asked(found: object, right: int, case: str, question: Sequence) -> None:
-    """The right number, for which few steps were measured and none twice."""
+    """Requires the right number, found with few measured steps, none of them twice."""
     trial, most, slack = question
     table = trial.seconds
     best = table.index(min(table)) + 1
@@ -159,7 +161,7 @@ def fewest_and_few_asked(found: object, right: int, case: str, question: Sequenc
 
 
 def _steps(rng: np.random.Generator) -> Iterator[tuple[str, list[float], float]]:
-    """(what it is, seconds of a step with 1, 2, ... workers, slack)."""
+    """The cases: (description, seconds of a step with 1, 2, ... workers, slack)."""
 
     def valley(most: int, best: int) -> list[float]:
         """Strictly falling to the `best`-th, then strictly rising."""

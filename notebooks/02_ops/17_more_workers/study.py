@@ -1,10 +1,9 @@
 """Simulated clusters of machines like the learner's, for the lesson on when more workers lose.
 
-What a step of one worker takes is measured here. The rest of the model is the one that is fitted to recorded steps, and checked:
-its sums and exchanges, its padding, and the exchanges' own work, by how fast this machine computes beside the recorded one.
-
-Of the check's host nothing is taken. Its `message` and `byte` are of packets that two cores handle for all workers and links;
-these machines have a worker each, and a link's latency with TCP.
+The time of a step of one worker is measured here. The rest of the model was fitted to recorded steps and checked: sums and
+exchanges, padding, and the exchanges' own work, scaled by this machine's speed relative to the recorded one. The host of the
+check is not used: its `message` and `byte` describe two cores that handle the packets of all workers and links. The simulated
+machines have one worker each, and a link with TCP's latency.
 """
 
 from __future__ import annotations
@@ -36,26 +35,28 @@ Ring = Callable[[float, object, float, float], object]
 Search = Callable[[Callable[[int], float], int, float], int]
 """(seconds of a step by workers, most workers, slack) -> the fewest workers within it."""
 WITHIN = 0.2
-"""Between simulated and real steps."""
+"""The allowed relative difference between simulated and real steps."""
 BUMP = 1e-3
-"""Of a step's seconds. Counts of distinct ids are joined by lines, so a curve may have bumps where these meet; they are lower."""
+"""The largest bump of a curve, as a fraction of a step's seconds. Counts of distinct ids are joined by lines, and a curve may
+have bumps at their ends; these are lower.
+"""
 SAME = 1e-6
-"""Between two rings: far above rounding."""
+"""The allowed relative difference between two rings, far above rounding."""
 NAME = "dlrm"
 EXAMPLES = {"tiny": (64, 256, 1_024)}
 MOST_EXAMPLES = (128, 512, 1_024, 2_048)
 LATENCY = 50e-6
 """Seconds of a message between two machines of a data centre, with TCP."""
 MOST = 64
-"""Workers. If so many are the fastest, more may be faster still."""
+"""The most workers that are tried. If this number is the fastest, more may be faster still."""
 RATE = 10_000
-"""Megabits per second. On links slower than 3,000 the seconds of a step may have two valleys from two workers on."""
+"""The rate of the links, in megabits per second. On links slower than 3,000 the curve of a step's seconds may have two minima."""
 WEIGHTS = (100_000, 1_000_000, 10_000_000, 100_000_000)
-"""Dense weights of the maps."""
+"""The numbers of dense weights in the maps."""
 TYPICAL = 512
-"""Examples of a step by which two machines are compared."""
+"""The number of examples per step with which two machines are compared."""
 HELD_RATE, CORES = 100, 2
-"""Of the recorded check: links of so many Mbit/s are held out; the machine's cores."""
+"""Settings of the recorded check: the rate of the held-out links, in Mbit/s, and the number of the machine's cores."""
 
 
 def records(name: str) -> Path:
@@ -87,9 +88,8 @@ class Measured:
     """One worker's step on this machine, and clusters of such workers.
 
     Attributes:
-        seconds: {examples: of a step, by repetition}.
-        fixed, per_example: seconds of the line through them.
-        model: for the simulator.
+        seconds: {examples: seconds per step, by repetition}.
+        fixed, per_example: seconds of the line through them. model: the model for the simulator.
     """
 
     def __init__(self, profile: Profile):
@@ -100,7 +100,7 @@ class Measured:
         self.model = model_of(self.fixed, self.per_example, measure.counted(job))
 
     def line(self, examples: int) -> dict[str, float]:
-        """Measured milliseconds of a step, and those of the line."""
+        """Measured milliseconds per step, and those of the line."""
         fitted = 1e3 * (self.fixed + self.per_example * examples)
         return {"measured": 1e3 * float(np.median(self.seconds[examples])), "line": fitted}
 
@@ -109,10 +109,10 @@ class Measured:
         return parts(self.model, workers, batch, megabits)
 
     def curve(self, ring: Ring, batch: int, megabits: float, dense: float | None = None) -> Callable[[int], float]:
-        """W -> seconds of a step whose all-reduces take what the learner's function says.
+        """A function W -> seconds of a step whose all-reduces take the time that the learner's function gives.
 
         Args:
-            dense: weights that all workers have, in place of the model's; its compute stays.
+            dense: number of weights that all workers have, in place of the model's; its compute time stays.
         """
         return curve(self.model, ring, batch, megabits, dense)
 
@@ -133,10 +133,10 @@ def curve(model: Model, ring: Ring, batch: int, megabits: float, dense: float | 
 
 
 def seconds(ring: Ring, model: Model, there: Cluster, workers: int, batch: int) -> float:
-    """Of a simulated step whose all-reduces take what the learner's function says.
+    """Seconds of a simulated step whose all-reduces take the time that the learner's function gives.
 
-    Args:
-        there: where nodes have several workers, the ring's messages are of the mean latency, as they follow one another.
+    Args: there: the cluster. If nodes have several workers, the ring's messages have the mean latency, because they follow one
+    another.
     """
     near, far = links(there, workers)
     nodes, steps = math.ceil(workers / there.per_node), 2 * (workers - 1)
@@ -154,17 +154,16 @@ def by_link(model: Model, batches: Sequence[int], rates: Sequence[float]) -> np.
 
 
 def cluster(megabits: float) -> Cluster:
-    """Machines with a worker each."""
+    """A cluster of machines with one worker each."""
     link = Link.of(megabits=megabits, latency=LATENCY)
     return Cluster(1, link, link, Host(1))
 
 
 def four_over_eight(ring: Ring, batch: int, millions: float, host: str) -> dict[str, float]:
-    """{number of GPUs: how many times as long as a step of four takes}, on one node of V100; "nodes" are two nodes of four.
+    """{number of GPUs: time of a step relative to that of four}, on one node of V100; "nodes" are two nodes of four.
 
     Args:
-        ring: the learner's.
-        millions: of dense weights.
+        ring: the learner's function. millions: millions of dense weights.
         host: "one loop" feeds all GPUs of a node, "a process each", or "free": launches and copies take no time.
     """
     model, node = aws.aws_model(1e6 * millions), aws.aws_cluster()
@@ -181,7 +180,7 @@ def four_over_eight(ring: Ring, batch: int, millions: float, host: str) -> dict[
 
 
 def held_out(ring: Ring) -> Errors:
-    """Of the recorded steps that were held out, if their all-reduces take what the learner's function says."""
+    """The simulator's errors on held-out recorded steps, if their all-reduces take the time that the learner's function gives."""
     found = checked()
     model = found.fitted.model
     priced = (seconds(ring, model, found.fitted.cluster(s.megabits), s.workers, s.batch) for s in found.held_out)
@@ -189,15 +188,14 @@ def held_out(ring: Ring) -> Errors:
 
 
 def recorded_worker() -> Model:
-    """One whose steps are in a record, so that what is said of it is the same on every machine."""
+    """A worker whose steps are recorded, so that results about it are the same on every machine."""
     parts = found_in(measure.Parts, read(records("simulator"))[0])
     return model_of(*parts.line, parts.distinct)
 
 
 def claims(one: Measured, ring: Ring, search: Search) -> dict[str, bool]:
-    """What the lesson shows with the learner's two functions. But for the first, nothing hangs on this machine's speed.
-
-    The first also takes a curve on which one worker beats all others.
+    """The claims that the lesson shows with the learner's two functions. Only the first depends on this machine's speed; it also
+    accepts a curve on which one worker beats all others.
     """
     model = recorded_worker()
     agree = []
@@ -219,14 +217,14 @@ def claims(one: Measured, ring: Ring, search: Search) -> dict[str, bool]:
 
 
 def as_fast(workers: int, table: Sequence[float], slack: float) -> bool:
-    """Whether so many are the fewest within the limit, but for bumps: no fewer are well within it."""
+    """Whether this is the fewest workers within the limit, except for bumps: no smaller number is clearly within it."""
     limit = slack * min(table)
     enough = 1 <= workers <= len(table) and table[workers - 1] <= (1 + BUMP) * limit
     return enough and min(table[: workers - 1], default=math.inf) > (1 - BUMP) * limit
 
 
 def same_on_gpus(ring: Ring) -> bool:
-    """Whether the learner's ring gives the ratios of the definition, where sums are a large part: of 100 million weights."""
+    """Whether the learner's ring gives the ratios of the definition if sums are a large part, with 100 million weights."""
     found, right = (four_over_eight(each, 2_048, 100, "free") for each in (ring, reference_ring))
     return all(math.isclose(found[name], right[name], rel_tol=SAME) for name in right)
 
@@ -237,14 +235,14 @@ def said(workers: int) -> str:
 
 
 DAY_EXAMPLES = 30e9
-"""So many that speed decides where few ids get a row, and memory where all do."""
+"""Examples per day: so many that speed decides the number of workers if few ids get a row, and memory decides if all do."""
 
 
 def planned(admitted: float, in_memory: float, network_bytes: int) -> dict[str, float]:
-    """Workers for ten billion ids, a million million bytes and more: those that hold the tables, and those that keep up, too.
+    """Numbers of workers for ten billion ids, more than a terabyte: those that hold the tables, and those that also keep up.
 
     Args:
-        network_bytes: of a number of a row or its gradient while it travels; in memory it has 4.
+        network_bytes: bytes on the network per number of a row or its gradient; in memory it has 4.
     """
     counting = "exact" if admitted == 1 else "bloom"
     numbers = {"admission": admitted, "in_memory": in_memory, "exchange_bytes": network_bytes, "day_examples": DAY_EXAMPLES}

@@ -11,7 +11,7 @@ from ctrlab.lessons.check import CheckFailed, call, parts, require_close
 
 
 def number(received, what: str, *, case: str, next_step: str) -> np.float64:
-    """`received` as a number; CheckFailed where it is none."""
+    """`received` as a number; raises CheckFailed if it is not one."""
     if isinstance(received, bool) or not isinstance(received, int | float | np.integer | np.floating):
         rule = f"{what} is a number; here {case}."
         raise CheckFailed(rule, expected="a number", received=type(received).__name__, next_step=next_step)
@@ -19,7 +19,7 @@ def number(received, what: str, *, case: str, next_step: str) -> np.float64:
 
 
 def sizes(rng: np.random.Generator) -> Iterator[tuple[str, int, int]]:
-    """(what it is, ids, buckets): random ones, then those that break a careless answer."""
+    """The cases: (description, ids, buckets): random ones, then those that break a careless answer."""
     for _ in range(3):
         yield "random sizes", int(rng.integers(2, 10_000)), int(rng.integers(2, 10_000))
     yield "people and birthdays", 23, 365
@@ -54,7 +54,7 @@ def count(columns: list[np.ndarray], buckets: int) -> tuple[float, float]:
 
 
 def tables(rng: np.random.Generator) -> Iterator[tuple[str, list[np.ndarray], int]]:
-    """(what it is, columns of one table, buckets)."""
+    """The cases: (description, columns of one table, buckets)."""
 
     def zipf(size: int, most: int) -> np.ndarray:
         return (rng.zipf(1.3, size) % most) * int(rng.integers(3, 9)) + int(rng.integers(50))

@@ -38,7 +38,7 @@ def fullness(ids, buckets):
 
 
 def lost_rows(ids, buckets):
-    """The share of ids beyond the first of each bucket."""
+    """Wrong: the fraction of ids beyond the first of each bucket."""
     return 1 - buckets / ids * (1 - (1 - 1 / buckets) ** ids)
 
 
@@ -71,7 +71,7 @@ def an_array(ids, buckets):
 
 
 def drawn(ids, buckets):
-    """An experiment in place of the expectation."""
+    """Wrong: a random experiment instead of the expectation."""
     _, row, sharing = np.unique(np.random.default_rng(0).integers(0, buckets, ids), return_inverse=True, return_counts=True)
     return float(np.mean(sharing[row] > 1))
 

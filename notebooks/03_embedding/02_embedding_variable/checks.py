@@ -20,7 +20,7 @@ FILLED = "a table that was filled before"
 
 
 def find_or_make(keys: np.ndarray, homes: np.ndarray, table, refs, made: int) -> np.ndarray:
-    """The definition: the row of each key, searched from its home; a key that is not there takes the first free place."""
+    """The definition: the row of each key, searched from its home; a missing key takes the first free place."""
     rows = np.empty(len(keys), np.int64)
     for i, (key, place) in enumerate(zip(keys.tolist(), homes.tolist())):
         while refs[place] != FREE and table[place] != key:
@@ -39,7 +39,7 @@ class Places:
         self.name, self._values, self.reads = name, values, 0
 
     def all(self) -> np.ndarray:
-        """A copy of what is in all places; not counted."""
+        """A copy of all places; it is not counted."""
         return self._values.copy()
 
     def __len__(self):
@@ -64,7 +64,7 @@ class Places:
 
 
 def tables(rng: np.random.Generator) -> Iterator[tuple[str, int, list[np.ndarray]]]:
-    """(what it is, places, batches of keys): random ones, then those that break a careless answer."""
+    """The cases: (description, places, batches of keys): random ones, then those that break a careless answer."""
     for _ in range(3):
         yield "random keys", 64, [rng.integers(-30, 30, 20) for _ in range(3)]
     big = int(rng.integers(1 << 40, 1 << 60))
@@ -109,7 +109,7 @@ def check_table(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _into(answer: Callable, table: Places, refs: Places, made: int) -> Callable:
-    """`answer` as a function of keys and homes: the table is meant to be changed, which `call` does not allow of an input."""
+    """`answer` as a function of keys and homes only, because it may change the table, and `call` forbids changes of inputs."""
     return lambda keys, homes: answer(keys, homes, table, refs, made)
 
 
@@ -140,7 +140,7 @@ def uniform(keys: np.ndarray, seed: int, limit: float, dim: int) -> np.ndarray:
 
 
 def questions(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int, float, int]]:
-    """(what it is, keys int64 [n], seed, limit, D)."""
+    """The cases: (description, keys int64 [n], seed, limit, D)."""
     for _ in range(2):
         yield "random keys", rng.integers(-(1 << 62), 1 << 62, 9), int(rng.integers(1 << 40)), 0.1, int(rng.integers(2, 20))
     keys = rng.integers(-100, 100, 6)

@@ -35,7 +35,7 @@ def constant(keys, homes, table, refs, made):
 
 
 def key_before_place(keys, homes, table, refs, made):
-    """Takes what a free place was left with for the key."""
+    """Wrong: takes the content of a free place for a key."""
     rows = []
     for key, p in zip(keys.tolist(), homes.tolist()):
         while table[p] != key and refs[p] != -1:
@@ -112,7 +112,7 @@ def changes_its_input(keys, homes, table, refs, made):
 
 
 def a_dictionary_beside_it(keys, homes, table, refs, made, known={}):  # noqa: B006
-    """Remembers what it was asked for; what else the table holds it never finds."""
+    """Wrong: finds only keys that it was asked for before, not others in the table."""
     if made == 0:
         known.clear()
     new = np.array([key for key in dict.fromkeys(keys.tolist()) if key not in known], np.int64)

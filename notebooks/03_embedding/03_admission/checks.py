@@ -18,13 +18,15 @@ ENDS = (-1, 0, np.iinfo(np.int64).min, np.iinfo(np.int64).max)
 
 
 def admit(ids: np.ndarray, threshold: int, counts: Counter) -> np.ndarray:
-    """The definition: adds the batch to `counts`; its ids that have come `threshold` times by now, ascending, each once."""
+    """The definition: adds the batch to `counts`. Returns its ids that have come at least `threshold` times, ascending, each
+    once.
+    """
     counts.update(ids.tolist())
     return np.array(sorted({i for i in ids.tolist() if counts[i] >= threshold}), np.int64)
 
 
 def streams(rng: np.random.Generator) -> Iterator[tuple[str, int, list[np.ndarray]]]:
-    """(what it is, threshold, batches): random ones, then those that break a careless answer."""
+    """The cases: (description, threshold, batches): random ones, then those that break a careless answer."""
     for _ in range(3):
         batches = [rng.zipf(1.5, int(rng.integers(5, 60))).clip(max=1 << 60) - 3 for _ in range(4)]
         yield "random ids", int(rng.integers(2, 5)), batches
@@ -68,7 +70,7 @@ def _require_whole(counts: dict, case: str) -> None:
 
 
 def _with(answer: Callable, threshold: int, counts: dict) -> Callable:
-    """`answer` as a function of ids alone: `counts` is meant to be changed, which `call` does not allow of an input."""
+    """`answer` as a function of ids only, because it may change `counts`, and `call` forbids changes of inputs."""
     return lambda ids: answer(ids, threshold, counts)
 
 
@@ -83,7 +85,9 @@ def require_ids(received, wanted: np.ndarray, case: str) -> None:
 
 
 def count_in_filter(counters: np.ndarray, places: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The definition: adds each id's count to its counters, which end at 255; the least of them is how often it came at most."""
+    """The definition: adds each id's count to its counters, which saturate at 255. Their minimum is an upper limit of the id's
+    count.
+    """
     total = counters.astype(np.int64)
     np.add.at(total, places, counts[:, None])
     counters[:] = np.minimum(total, FULL)
@@ -91,7 +95,7 @@ def count_in_filter(counters: np.ndarray, places: np.ndarray, counts: np.ndarray
 
 
 def questions(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
-    """(what it is, counters uint8 [m], places int64 [n, k], counts int64 [n])."""
+    """The cases: (description, counters uint8 [m], places int64 [n, k], counts int64 [n])."""
 
     def drawn(n: int, k: int, m: int) -> np.ndarray:
         return np.stack([rng.permutation(m)[:k] for _ in range(n)]) if n else np.zeros((0, k), np.int64)

@@ -188,7 +188,7 @@ def low_precision(counters, places, counts):
 
 
 def looks_at_what_is_wanted(counters, places, counts):
-    """Reads the right answer off the check's own variables."""
+    """Wrong: reads the right answer from the check's own variables."""
     frame = inspect.currentframe()
     while (frame := frame.f_back) is not None:
         if "wanted_counters" in frame.f_locals and len(frame.f_locals["wanted_counters"]) == len(counters):

@@ -1,4 +1,4 @@
-"""Checks of 03_embedding/04_eviction: (1) letting rows go, (2) what comes back too late."""
+"""Checks of 03_embedding/04_eviction: (1) the eviction of rows, (2) the share of evicted keys that come back."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Table = dict[str, np.ndarray]
 
 
 def evict(table: Table, now: int, steps_to_live: int) -> tuple[Table, np.ndarray]:
-    """The definition: what no step has touched for more than `steps_to_live` steps goes, with all that stands beside it."""
+    """The definition: removes keys that no step has touched for more than `steps_to_live` steps, with all their data."""
     stays = now - table["steps"] <= steps_to_live
     return {name: array[stays] for name, array in table.items()}, np.sort(table["keys"][~stays])
 
 
 def tables(rng: np.random.Generator) -> Iterator[tuple[str, Table, int, int]]:
-    """(what it is, table, now, steps_to_live)."""
+    """The cases: (description, table, now, steps_to_live)."""
 
     def made(steps, dim: int = 3, slots: tuple[str, ...] = ("m", "v")) -> Table:
         n = len(steps)
@@ -39,7 +39,7 @@ def tables(rng: np.random.Generator) -> Iterator[tuple[str, Table, int, int]]:
 
 
 def check_evict(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `evict(table, now, steps_to_live)` -> what is left, and the keys that went, ascending."""
+    """Exercise 1: `evict(table, now, steps_to_live)` -> the remaining table, and the removed keys, ascending."""
     for case, table, now, steps_to_live in tables(rng):
         received = call(answer, table, now, steps_to_live, case=case)
         left, gone = parts(received, "what is left, the keys that went", case=case)
@@ -59,9 +59,8 @@ def check_evict(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def comes_back(stream: Sequence[np.ndarray], every: int, steps_to_live: int) -> float:
-    """The definition: of all keys that a step brings, each once a step, the share that had a row once and lost it meanwhile.
-
-    Steps count from 1; after each `every`-th one keys go that came more than `steps_to_live` steps before it.
+    """The definition: of the distinct keys of all steps, the fraction that had a row before and lost it. Steps count from 1.
+    After each `every`-th step, keys are removed that last came more than `steps_to_live` steps before it.
     """
     last: dict[int, int] = {}
     once: set[int] = set()
@@ -78,7 +77,7 @@ def comes_back(stream: Sequence[np.ndarray], every: int, steps_to_live: int) -> 
 
 
 def streams(rng: np.random.Generator) -> Iterator[tuple[str, list[np.ndarray], int, int]]:
-    """(what it is, keys of each step, every, steps_to_live)."""
+    """The cases: (description, keys of each step, every, steps_to_live)."""
 
     def random(steps: int, keys: int) -> list[np.ndarray]:
         return [rng.zipf(1.3, keys).clip(max=99) - 5 for _ in range(steps)]
@@ -99,7 +98,7 @@ def streams(rng: np.random.Generator) -> Iterator[tuple[str, list[np.ndarray], i
 
 
 def check_comes_back(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `comes_back(stream, every, steps_to_live)` -> the share of keys that lost their row and come again."""
+    """Exercise 2: `comes_back(stream, every, steps_to_live)` -> the fraction of keys that lost their row and come again."""
     for case, stream, every, steps_to_live in streams(rng):
         stream = [keys.astype(np.int64) for keys in stream]
         received = call(answer, stream, every, steps_to_live, case=case)

@@ -119,7 +119,7 @@ WRONG = [
 
 
 def back(stream, every, steps_to_live):
-    """By the gaps alone: a key that came at `last` has gone at the first eviction that finds it too old."""
+    """Right, from the gaps alone: a key that came at `last` is removed at the first eviction that finds it too old."""
     last, came, late = {}, 0, 0
     for step, keys in enumerate(stream, 1):
         for key in set(keys.tolist()):
@@ -170,7 +170,7 @@ def empties_the_stream(stream, every, steps_to_live):
 
 
 def played(stream, every, steps_to_live, *, first=1, before=False, of="all"):
-    """Step by step, with the ways to go wrong as options."""
+    """Right, step by step; its options are the ways to go wrong."""
     last, once, came, late = {}, set(), 0, 0
     for step, keys in enumerate(stream, first):
         due = step > 0 and step % every == 0

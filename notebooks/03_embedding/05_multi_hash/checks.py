@@ -18,7 +18,7 @@ IDS = 256
 
 
 def cases(rng: np.random.Generator, parts: Callable[[bool], Parts]) -> Iterator[tuple[str, Parts, np.ndarray]]:
-    """(what it is, how the tables are cut, ids); `parts(large)` cuts some."""
+    """The cases: (description, how the tables are cut, ids); `parts(large)` cuts some."""
     for _ in range(3):
         made = parts(False)
         yield "ids below the number of codes", made, rng.integers(0, made.codes, 40)

@@ -60,7 +60,7 @@ def one_trained(ids, tables):
 
 
 def all_codes(ids, tables):
-    """The whole table that was to be saved."""
+    """Wrong: builds the whole table that the method should avoid."""
     m, q = (table.shape[0] for table in tables)
     whole = tf.reshape(tables[1][:, None, :] + tables[0][None, :, :], (m * q, -1))
     return tf.gather(whole, ids % (m * q))

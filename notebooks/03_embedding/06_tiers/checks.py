@@ -1,4 +1,4 @@
-"""Checks of 03_embedding/06_tiers: (1) hits of a memory of some rows, by LRU and LFU, (2) what leveled compaction writes."""
+"""Checks of 03_embedding/06_tiers: (1) hits of a limited memory, by LRU and LFU, (2) the writes of leveled compaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ EXTREMES = np.array([-(2**63), -1, 0, 2**63 - 1])
 
 
 def hits(ids: np.ndarray, rows: int, strategy: str) -> int:
-    """The definition, id by id: how many find their row in memory. Who does not comes in, and one other goes if need be."""
+    """The definition, id by id: the number of ids whose row is in memory. A missing row is loaded, and another one is removed
+    if necessary.
+    """
     counts: dict[int, int] = {}
     last: dict[int, int] = {}
     memory: set[int] = set()
@@ -28,13 +30,13 @@ def hits(ids: np.ndarray, rows: int, strategy: str) -> int:
 
 
 def zipf(rng: np.random.Generator, ids: int, count: int, exponent: float = 1.05) -> np.ndarray:
-    """`count` ids in [0, ids), of which id i comes in proportion to 1 / (i + 1) ** exponent."""
+    """`count` ids in [0, ids); the probability of id i is proportional to 1 / (i + 1) ** exponent."""
     weights = 1 / np.arange(1, ids + 1) ** exponent
     return rng.choice(ids, count, p=weights / weights.sum())
 
 
 def streams(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int]]:
-    """(what it is, ids int64 [n], rows of the memory)."""
+    """The cases: (description, ids int64 [n], rows of the memory)."""
     for _ in range(3):
         yield "Zipf ids", zipf(rng, 60, 400), int(rng.integers(3, 20))
     drifting = np.concatenate([zipf(rng, 30, 150), 100 + zipf(rng, 30, 150)])
@@ -60,7 +62,7 @@ _CACHE_STEP = "lfu: who came least often, in all its life, goes, of equals the l
 
 
 def leveled(keys: np.ndarray, memtable: int, fanout: int) -> int:
-    """The definition: records that reach the disk when `keys` are put one by one."""
+    """The definition: the number of records that are written to disk when `keys` are put one by one."""
     buffer: set[int] = set()
     levels: list[set[int]] = []
     written = 0
@@ -82,7 +84,7 @@ def leveled(keys: np.ndarray, memtable: int, fanout: int) -> int:
 
 
 def puts(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int, int]]:
-    """(what it is, keys int64 [n], memtable, fanout)."""
+    """The cases: (description, keys int64 [n], memtable, fanout)."""
     for _ in range(4):
         memtable, fanout = int(rng.integers(2, 12)), int(rng.integers(2, 5))
         yield "random keys", rng.integers(0, 300, int(rng.integers(200, 900))), memtable, fanout

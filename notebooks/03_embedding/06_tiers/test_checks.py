@@ -74,7 +74,7 @@ def in_place(ids, rows, strategy):
 
 
 def lfu(ids, rows, least, may_go=lambda memory, key: memory):
-    """LFU with another rule for who goes: the least of `may_go` by `least(key, counts, last)`."""
+    """LFU with another rule for the removed key: the smallest of `may_go` by `least(key, counts, last)`."""
     counts, last, memory, found = {}, {}, set(), 0
     for now, key in enumerate(ids.tolist()):
         counts[key], last[key] = counts.get(key, 0) + 1, now

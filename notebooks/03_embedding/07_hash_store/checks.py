@@ -1,4 +1,5 @@
-"""Checks of 03_embedding/07_hash_store: (1) what a file of records holds after a crash, (2) which segment is compacted, and how.
+"""Checks of 03_embedding/07_hash_store: (1) the content of a file of records after a crash, (2) the choice and the compaction of
+a segment.
 
 A record is 24 bytes and a row: u32 CRC-32 of all that follows it, u32 kind (0 row, 1 tombstone), u64 sequence number, i64 key,
 the row; a tombstone carries a row of zeros.
@@ -26,13 +27,13 @@ Segments = list[list[Record]]
 
 
 def packed(sequence: int, key: int, row: bytes | None, row_bytes: int) -> bytes:
-    """A record as it lies in the file."""
+    """The bytes of a record in the file."""
     rest = HEAD.pack(0, int(row is None), sequence, key)[4:] + (row or bytes(row_bytes))
     return struct.pack("<I", zlib.crc32(rest)) + rest
 
 
 def recover(data: bytes, row_bytes: int) -> tuple[dict[int, int], int]:
-    """The definition: where each key's row is, and how many bytes of whole records there are; ValueError for damage."""
+    """The definition: the offset of each key's row, and the number of bytes of complete records; ValueError for damage."""
     size, latest, end = HEAD.size + row_bytes, {}, 0
     offsets = range(0, len(data) - size + 1, size)
     whole = [zlib.crc32(data[o + 4 : o + size]) == HEAD.unpack_from(data, o)[0] for o in offsets]
@@ -59,7 +60,7 @@ def _file(rng: np.random.Generator, count: int, row_bytes: int, keys: int) -> li
 
 
 def files(rng: np.random.Generator) -> Iterator[tuple[str, bytes, int]]:
-    """(what it is, the file's bytes, row bytes)."""
+    """The cases: (description, the file's bytes, row bytes)."""
     for case in (
         "rows, tombstones, and old records behind new ones",
         "a torn tail",
@@ -84,7 +85,7 @@ def files(rng: np.random.Generator) -> Iterator[tuple[str, bytes, int]]:
 
 
 def _require_one_look(answer: Callable, rng: np.random.Generator) -> None:
-    """The budget: the bytes that zlib.crc32 is given are those of the records, once."""
+    """The budget: zlib.crc32 gets the bytes of each record exactly once."""
     row_bytes, checked, own = int(rng.integers(1, 40)), [0], zlib.crc32
 
     def counted(data, *start):
@@ -152,7 +153,9 @@ def check_recover(answer: Callable, rng: np.random.Generator) -> None:
 def _require_damage_found(
     answer: Callable, rng: np.random.Generator, broken: int | None, in_a_row: int, again: bool = False
 ) -> None:
-    """`broken`: the first of so many damaged records; behind them is a whole one, and with `again` then another damaged one."""
+    """Requires that damage is found. `broken` is the first of several damaged records; a whole one follows, and with `again`
+    another damaged one.
+    """
     row_bytes, count = int(rng.integers(1, 30)), int(rng.integers(8, 40))
     size = HEAD.size + row_bytes
     data = bytearray(b"".join(packed(*record, row_bytes) for record in _file(rng, count, row_bytes, 9)))
@@ -186,7 +189,7 @@ def _require_damage_found(
 
 
 def latest(segments: Segments) -> dict[int, Record]:
-    """The newest record of each key, tombstones among them."""
+    """The newest record of each key, including tombstones."""
     newest: dict[int, Record] = {}
     for segment in segments:
         for record in segment:
@@ -196,28 +199,27 @@ def latest(segments: Segments) -> dict[int, Record]:
 
 
 def rows(segments: Segments) -> dict[int, bytes]:
-    """What a store with these segments holds."""
+    """The rows of a store with these segments, by key."""
     return {key: row for key, (_, _, row) in latest(segments).items() if row is not None}
 
 
 def kept(segments: Segments, victim: int) -> list[Record]:
-    """What of segment `victim` must outlive it: the rows that count, and the tombstones whose key has a record elsewhere."""
+    """The records of segment `victim` that must be copied: live rows, and tombstones whose key has a record elsewhere."""
     newest = latest(segments)
     older = {key for place, segment in enumerate(segments) if place != victim for _, key, _ in segment}
     return [r for r in segments[victim] if newest[r[1]] is r and (r[2] is not None or r[1] in older)]
 
 
 TIE = 1e-9
-"""Shares closer than this to the limit are at it, where both answers are right: a third in floats is more or less than a third in
-fractions, `1 - 2/3 > 1/3`."""
+"""A share closer than this to the limit counts as equal to it, and both answers are right: floats round, so `1 - 2/3 > 1/3`."""
 
 
 def choice(segments: Segments, limit: float) -> tuple[Fraction | None, bool]:
-    """The largest share of garbage in a segment that is not written any more, or None where nothing is to be done; and whether
-    None is right, too.
+    """The largest share of garbage in a segment that is no longer written, or None if nothing must be done; and whether None is
+    right, too.
 
     Args:
-        limit: the share of garbage that is allowed, in all segments together and in the one that goes.
+        limit: the allowed share of garbage, in all segments together and in the compacted one.
     """
     total, live = sum(map(len, segments)), len(rows(segments))
     largest = max((garbage(segments, place) for place in range(len(segments) - 1)), default=Fraction(0))
@@ -231,14 +233,14 @@ def garbage(segments: Segments, place: int) -> Fraction:
 
 
 def _with_garbage(count: int, dead: int) -> Segments:
-    """A full segment of which so many records are dead, and enough dead ones beside it that something is to be done."""
+    """A full segment with this number of dead records, and enough dead ones elsewhere that compaction is needed."""
     full = [(key + 1, key, b"a") for key in range(count)]
     newer = [(100 + key, key, b"b") for key in range(dead)]
     return [full, [*newer, *((200 + n, 0, b"c") for n in range(count))]]
 
 
 def check_compact(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `compact(segments, limit)` -> None, or (the segment that goes, what of it is copied)."""
+    """Exercise 2: `compact(segments, limit)` -> None, or (the segment to remove, its records to copy)."""
     third = 1 / 3
     for case, limit, segments in (
         ("one segment, still written", third, [[(1, 5, b"a"), (2, 5, b"b")]]),

@@ -1,6 +1,6 @@
 """The smallest log-structured store over real files, for the lesson that writes its two hard parts: recovery and compaction.
 
-What the native store (ctrlab/embedding/store) does beside this: batches, checksums of the machine, a thread for compaction, an
+The native store (ctrlab/embedding/store) also has: batches, checksums of the machine, a thread for compaction, an
 index of 16 bytes per key, and names of files that survive a loss of power.
 """
 
@@ -24,7 +24,7 @@ LIMIT = 1 / 3
 
 
 def updates(keys: int, count: int, row_bytes: int, seed: int = 1) -> list[tuple[int, bytes | None]]:
-    """(key, row or None for a delete): 80 % of the writes go to a fifth of the keys, one in twenty is a delete."""
+    """Yields (key, row, or None for a delete): 80 % of the writes go to a fifth of the keys; one in twenty is a delete."""
     rng = random.Random(seed)
     hot = max(1, keys // 5)
     return [
@@ -37,8 +37,9 @@ def updates(keys: int, count: int, row_bytes: int, seed: int = 1) -> list[tuple[
 
 
 def oldest_first(segments: Segments, limit: float) -> tuple[int, list[Record]] | None:
-    """Compaction without a choice: the oldest segment goes. It needs a store that puts copies behind the full segments, as
-    `LogStore` does: then no other segment has an older record of a key, and each tombstone in the oldest one may go."""
+    """Compaction without a choice: always the oldest segment. It needs a store that puts copies after the full segments, as
+    `LogStore` does. Then no other segment has an older record of a key, so each tombstone in the oldest one may be dropped.
+    """
     newest = latest(segments)
     live = sum(row is not None for _, _, row in newest.values())
     if len(segments) == 1 or live >= (1 - limit) * sum(map(len, segments)):
@@ -85,7 +86,7 @@ def killed(folder: Path, row_bytes: int) -> dict[str, list[bytes]]:
 
 
 def write_and_die(folder: str, row_bytes: int) -> None:
-    """What the process of `killed` does. It does not return."""
+    """The code of the process of `killed`. It does not return."""
     from ctrlab.embedding.store import Store
 
     ones, twos = bytes([1]) * row_bytes, bytes([2]) * row_bytes
@@ -103,10 +104,10 @@ def write_and_die(folder: str, row_bytes: int) -> None:
 
 
 class LogStore:
-    """Rows by key in the segment files of a folder. The last file is written, at its end.
+    """Rows by key in the segment files of a folder. Records are appended to the last file.
 
     Args:
-        recover, compact: as the exercises of 03_embedding/07_hash_store define them.
+        recover, compact: as defined by the exercises of 03_embedding/07_hash_store.
         limit: the share of garbage that `compact` is asked to allow.
         capacity: records per file.
     Attributes:
@@ -133,15 +134,15 @@ class LogStore:
 
     @property
     def space_amplification(self) -> float:
-        """Bytes of records in the files per byte of those that are live rows."""
+        """Bytes of records in the files per byte of live rows."""
         return sum(map(len, self.segments)) / max(len(self.index), 1)
 
     def put(self, key: int, row: bytes | None) -> None:
-        """A row, or None for a tombstone, to the end of the last file."""
+        """Appends a row, or a tombstone for None, to the last file."""
         self.put_all([(key, row)])
 
     def put_all(self, writes: Sequence[tuple[int, bytes | None]]) -> None:
-        """Many of them, with one write per file. When a file is full, the garbage that is too much goes."""
+        """Puts many rows, with one write per file. When a file is full, excess garbage is compacted."""
         done = 0
         while done < len(writes):
             if len(self.segments[-1]) == self.capacity:
@@ -154,7 +155,7 @@ class LogStore:
             done += len(part)
 
     def get(self, key: int) -> bytes | None:
-        """One read, wherever the row lies."""
+        """Gets a row with one read, in whichever file it lies."""
         if key not in self.index:
             return None
         file, offset = self.index[key]
@@ -193,7 +194,7 @@ class LogStore:
         segment += records
 
     def _replace(self, victim: int, copies: list[Record]) -> None:
-        """The copies go to a file of their own, and to the disk, before the old file goes."""
+        """Replaces a segment: its copies are written to a new file and synced before the old file is deleted."""
         if copies:
             self._open()
             file, segment = self.files.pop(), self.segments.pop()
@@ -207,7 +208,7 @@ class LogStore:
         self.segments.pop(victim)
 
     def _load(self, paths: list[Path], recover: Callable) -> None:
-        """What `recover` finds in each file, and then in all of them, one behind the other."""
+        """Loads the store: applies `recover` to each file, and joins the results in the order of the files."""
         whole = [data[: recover(data, self.row_bytes)[1]] for data in (path.read_bytes() for path in paths)]
         self.files = [path.open("rb+", buffering=0) for path in paths]
         self.number = int(paths[-1].stem)
@@ -229,7 +230,7 @@ class LogStore:
 class SQLiteStore:
     """Rows by key in SQLite, the database of Python's library: a B-tree of pages that are updated in place behind a log.
 
-    As the others it survives a killed process, and does not wait for the disk.
+    Like the other stores it survives a killed process, and does not wait for the disk.
     """
 
     def __init__(self, folder: Path):
@@ -240,7 +241,7 @@ class SQLiteStore:
         self._connection.execute("CREATE TABLE rows (key INTEGER PRIMARY KEY, row BLOB)")
 
     def put(self, keys: np.ndarray, rows: np.ndarray) -> None:
-        """One transaction."""
+        """Puts rows in one transaction."""
         self._connection.execute("BEGIN")
         self._connection.executemany(
             "INSERT OR REPLACE INTO rows VALUES (?, ?)", zip(keys.tolist(), (row.tobytes() for row in rows))
@@ -256,8 +257,9 @@ class SQLiteStore:
 
 
 def stores_at_work(folder: Path, keys: int, row_bytes: int, recover: Callable, compact: Callable) -> dict[str, Callable]:
-    """Three stores that hold a row for each of `keys` keys: {name: its function of (keys, rows)}, which puts the rows and gets
-    them again. "stock" is SQLite, "yours" a `LogStore`, "ours" the native store."""
+    """Three stores with a row for each of `keys` keys: {name: a function of (keys, rows)} that puts the rows and gets them
+    again. "stock" is SQLite, "yours" a `LogStore`, "ours" the native store.
+    """
     from ctrlab.embedding.store import Store
 
     (folder / "yours").mkdir(parents=True)

@@ -115,7 +115,7 @@ def two_sums(data, row_bytes):
 
 
 def names_the_last(data, row_bytes):
-    """Of several broken records in a row."""
+    """Wrong: of several broken records in a row, it names the last."""
     size, broken = HEAD.size + row_bytes, None
     for offset in range(0, len(data) - size + 1, size):
         if zlib.crc32(data[offset + 4 : offset + size]) != HEAD.unpack_from(data, offset)[0]:
@@ -126,7 +126,7 @@ def names_the_last(data, row_bytes):
 
 
 def one_broken_is_enough(data, row_bytes):
-    """It looks at the next record alone: two broken ones in a row are a tail to it."""
+    """Wrong: it looks only at the next record, and takes two broken ones in a row for a torn tail."""
     try:
         return recover(data, row_bytes)
     except ValueError as error:
@@ -137,7 +137,7 @@ def one_broken_is_enough(data, row_bytes):
 
 
 def by_the_low_byte(data, row_bytes):
-    """Sequence numbers of which it reads one byte."""
+    """Wrong: reads only one byte of the sequence numbers."""
     latest, size = {}, HEAD.size + row_bytes
     end = recover(data, row_bytes)[1]
     for offset in range(0, end, size):

@@ -1,4 +1,6 @@
-"""Checks of 03_embedding/08_analysis: (1) rows and traffic by threshold, (2) the shortest life that keeps a share of traffic."""
+"""Checks of 03_embedding/08_analysis: (1) rows and traffic by threshold, (2) the shortest lifetime that keeps a share of
+traffic.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,16 @@ BUDGET_BYTES = 4_000_000  # a few arrays of MANY numbers; a table of MANY times 
 
 
 def what_if(frequency: np.ndarray, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The definition: by threshold, the keys that came so often, and their share of all that came (0 where nothing came)."""
+    """The definition: by threshold, the number of keys that came at least that often, and their share of the traffic (0
+    without traffic).
+    """
     stay = [frequency >= threshold for threshold in thresholds]
     rows = np.array([np.count_nonzero(s) for s in stay], np.int64)
     return rows, np.array([frequency[s].sum() for s in stay], np.float64) / max(frequency.sum(), 1)
 
 
 def reports(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """(what it is, frequency int64 [n], thresholds int64 [k])."""
+    """The cases: (description, frequency int64 [n], thresholds int64 [k])."""
     for _ in range(3):
         frequency = rng.zipf(1.4, int(rng.integers(20, 200))).clip(max=1 << 40)
         yield "random keys", frequency, np.sort(rng.integers(1, 20, 8))
@@ -56,13 +60,13 @@ def check_what_if(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def shortest_life(last_step: np.ndarray, frequency: np.ndarray, now: int, keep: float) -> int:
-    """The definition: the least steps_to_live, 1 or more, whose keys had the share `keep` of all that came."""
+    """The definition: the least steps_to_live, at least 1, whose keys have the share `keep` of the traffic."""
     age, wanted = now - last_step, keep * frequency.sum()
     return next(n for n in sorted({1, *age.clip(min=1).tolist()}) if frequency[age <= n].sum() >= wanted)
 
 
 def lives(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray, int, float]]:
-    """(what it is, last_step int64 [n], frequency int64 [n], now, keep)."""
+    """The cases: (description, last_step int64 [n], frequency int64 [n], now, keep)."""
     for _ in range(4):
         n, now = int(rng.integers(5, 80)), int(rng.integers(50, 500))
         yield "random keys", rng.integers(1, now + 1, n), rng.integers(1, 30, n), now, float(rng.uniform(0.5, 0.99))

@@ -1,4 +1,4 @@
-"""Sliders over the report of an embedding: what each setting of admission or eviction would leave."""
+"""Sliders over the report of an embedding: the rows that each setting of admission or eviction would leave."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NOTE = "Rows and bytes against all that could stay; traffic: occurrences in trai
 
 @dataclass(frozen=True)
 class View:
-    """A setting that the slider goes over.
+    """A setting that the slider changes.
 
     Attributes:
-        what_if: (report, settings) -> what each would leave.
+        what_if: (report, settings) -> the rows that each would leave.
         settings: report -> the settings to choose from, rising.
         loosest: the setting that leaves everything.
     """
@@ -66,7 +66,7 @@ VIEWS = {
 
 
 def explore_table(table: pa.Table) -> TableExplorer:
-    """Choose a feature, a rule and its setting, and see what would be left of rows, bytes and traffic.
+    """Choose a feature, a rule and its setting, and see the remaining rows, bytes and traffic.
 
     Args:
         table: a report, see `ctrlab.embedding.analysis`.
@@ -98,7 +98,7 @@ class TableExplorer:
         self.box = widgets.VBox([self.feature, self.rule, self.setting, self.chart, self.answer])
 
     def _measure(self) -> go.Figure:
-        """Counts anew what each setting would leave, and offers these settings."""
+        """Counts again the rows that each setting would leave, and offers these settings."""
         every = self.feature.value == EVERY
         table = self._table if every else analysis.of_feature(self._table, self.feature.value)
         view = VIEWS[self.rule.value]

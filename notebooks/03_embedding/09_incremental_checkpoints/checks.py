@@ -26,7 +26,7 @@ def check_apply(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def check_merge(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `merge(deltas)` -> one delta that does what all of them do."""
+    """Exercise 2: `merge(deltas)` -> one delta with the effect of all."""
     for case, state, deltas in _lives(rng):
         found = _arrays(call(answer, deltas, case=case), ("keys", "values", "removed"), state["values"].shape[1], case)
         after = state
@@ -54,7 +54,7 @@ def check_chain(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _lives(rng: np.random.Generator):
-    """(what it is, a state, deltas that follow each other), most by chance from few keys, so that they meet."""
+    """The cases: (description, a state, deltas that follow each other), most by chance from few keys, so that they meet."""
     none = {"keys": np.zeros(0, np.int64), "values": np.zeros((0, DIM), np.float32)}
     nothing = none | {"removed": np.zeros(0, np.int64)}
     a, b = (rows(rng, np.array([key])) for key in rng.choice(1000, 2, replace=False))
@@ -85,7 +85,7 @@ def _delta(rng: np.random.Generator, pool: np.ndarray) -> Arrays:
 
 
 def _applied(state: Arrays, delta: Arrays) -> Arrays:
-    """The definition: what a delta names is forgotten, and its rows are put in."""
+    """The definition: removes the keys that a delta names, and puts its rows in."""
     content = dict(zip(state["keys"].tolist(), state["values"]))
     for key in delta["removed"].tolist():
         content.pop(key, None)
@@ -150,13 +150,13 @@ def _require_rows(found: Arrays, expected: Arrays, case: str, next_step: str) ->
 
 
 def _folders(rng: np.random.Generator):
-    """(what it is, {name: note}, the chain that can be restored); notes come in any order, names say nothing."""
+    """The cases: (description, {name: note}, the chain that can be restored); notes come in any order, names say nothing."""
 
     def shuffled(saves: list[tuple[str, dict]]) -> dict[str, dict]:
         return {saves[i][0]: saves[i][1] for i in rng.permutation(len(saves))}
 
     def run(steps: int, full_every: int, first: int = 1) -> list[tuple[str, dict]]:
-        """A run of saves, one a step: ids and names drawn by chance."""
+        """A run of saves, one per step, with random ids and names."""
         made: list[tuple[str, dict]] = []
         for step in range(first, first + steps):
             full = (step - first) % full_every == 0

@@ -1,4 +1,4 @@
-"""The files that `Checkpoints` writes of one embedding variable, as plain arrays and notes: for the lesson on deltas."""
+"""Reads the files that `Checkpoints` writes for one embedding variable, as plain arrays and notes: for the lesson on deltas."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ctrlab.embedding.formats.tensor_file import read_tensors
 
 
 def rows(file: Path, variable: str = "items") -> dict[str, np.ndarray]:
-    """What a save holds of a variable: keys int64 [n], values float32 [n, D], and, of a delta, removed int64 [r]."""
+    """The part of a save for a variable: keys int64 [n], values float32 [n, D], and for a delta removed int64 [r]."""
     prefix, arrays = f"embedding/{variable}/", read_tensors(file)[0]
     wanted = {name: f"{prefix}{name}" for name in ("keys", "values", "removed")}
     return {name: arrays[key] for name, key in wanted.items() if key in arrays}
 
 
 def notes(files: Iterable[Path]) -> dict[Path, dict]:
-    """What each file says of itself: {file: {"id", "step", "previous"}}; `previous` is None for a full save."""
+    """The metadata of each file: {file: {"id", "step", "previous"}}; `previous` is None for a full save."""
     said = {file: read_tensors(file)[1] for file in files}
     return {file: {"id": m["id"], "step": int(m["step"]), "previous": m["previous"] or None} for file, m in said.items()}
 

@@ -1,4 +1,4 @@
-"""Charts of what workers tell while they train."""
+"""Charts of numbers that workers send while they train."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from ctrlab.distributed.local_workers import Told
 
 @contextlib.contextmanager
 def live_charts(lab, titles: Mapping[str, str]) -> Iterator[Told]:
-    """A chart for each number that workers tell, {its name: the chart's title, with the unit behind a comma}; a curve for each
-    worker."""
+    """One chart per number that workers send, {name of the number: title of the chart, with the unit after a comma}; one curve
+    per worker.
+    """
     with contextlib.ExitStack() as held:
         parts = {name: title.rsplit(", ", 1) for name, title in titles.items()}
         charts = {name: held.enter_context(lab.live_chart(each[0], each[-1])) for name, each in parts.items()}

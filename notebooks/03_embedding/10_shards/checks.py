@@ -1,4 +1,6 @@
-"""Checks of 03_embedding/10_shards: (1) what a worker asks the owners for, (2) merged gradients of equal keys; no clock."""
+"""Checks of 03_embedding/10_shards: (1) the keys that a worker requests from the owners, (2) merged gradients of equal keys;
+no clock.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ ORDER = "the keys of owner 0 come first, then those of owner 1; place counts alo
 SUM = "find each key's place among the distinct ones; np.add.at adds each row there, where `+=` keeps one of equal places"
 MANY = 20_000
 DISTINCT_KEYS = 40_000
-"""More than int16 counts to."""
+"""The number of distinct keys, too large for int16."""
 BYTES = 600
-"""That a careful answer holds at once, per id or key, with its rows of 4 numbers."""
+"""The most bytes that a careful answer holds at once, per id or key, with rows of 4 numbers."""
 LINES = 60
-"""That a careful answer runs, besides some per worker."""
+"""The most lines that a careful answer runs, besides some per worker."""
 
 LINEAR = "4,000 ids of 2,000 distinct keys"
 """The case whose memory is counted, before the large ones."""
@@ -30,7 +32,7 @@ Owner = Callable[[np.ndarray, int], np.ndarray]
 
 
 def check_ask(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `ask(ids, workers, owner)` -> (keys of each owner, each id's place in them)."""
+    """Exercise 1: `ask(ids, workers, owner)` -> (keys of each owner, each id's place among them)."""
     for case, ids, workers, owner in _batches(rng):
         counted = within(
             LINES + 20 * workers,
@@ -50,7 +52,7 @@ def check_ask(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _require_linear(answer: Callable, keys: np.ndarray, *others, next_step: str) -> None:
-    """Refuses an array with an element for each pair of a distinct key and one of the n."""
+    """Refuses an array with an element for each pair of a distinct key and one of the n ids."""
     most, held = BYTES * len(keys), peak_of(answer, keys, *others)
     if held > most:
         raise CheckFailed(
@@ -148,7 +150,7 @@ def _require_places(keys: list[np.ndarray], place: object, ids: np.ndarray, case
 
 
 def _batches(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int, Owner]]:
-    """(what it is, ids, workers, owner)."""
+    """The cases: (description, ids, workers, owner)."""
     some, salt = rng.integers(10, 99, 5), rng.integers(1 << 60)
 
     def by_hash(keys: np.ndarray, workers: int) -> np.ndarray:
@@ -183,7 +185,7 @@ def _batches(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int, O
 
 
 def _popular(rng: np.random.Generator, count: int) -> np.ndarray:
-    """A few ids come often, many rarely."""
+    """Draws ids of which a few are frequent and many are rare."""
     return np.exp(rng.uniform(0, 12, count)).astype(np.int64) * 1_000_003
 
 
@@ -205,7 +207,9 @@ def check_merge(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _require_rows(sums: np.ndarray, expected: np.ndarray, size: np.ndarray, keys: np.ndarray, case: str) -> None:
-    """Each row within the rounding of its own gradients, whose sizes come to `size`: a huge one elsewhere excuses nothing."""
+    """Requires each row to be right within the rounding of its own gradients, whose absolute values add up to `size`; a huge
+    row elsewhere does not count.
+    """
     wrong = np.argwhere(~(np.abs(sums - expected) <= 1e-5 * size))
     if len(wrong):
         row, column = wrong[0]
@@ -232,7 +236,7 @@ def _require_distinct(distinct: object, right: np.ndarray, case: str) -> None:
 
 
 def _gradients(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """(what it is, keys, gradients)."""
+    """The cases: (description, keys, gradients)."""
 
     def drawn(keys: np.ndarray, dim: int = 4, scale: float = 1.0):
         return np.asarray(keys, np.int64), (scale * rng.normal(size=(len(keys), dim))).astype(np.float32)

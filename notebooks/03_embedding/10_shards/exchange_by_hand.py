@@ -4,7 +4,7 @@
     owner                                                   +--> each key once, its row --+
              merge: one gradient per key <-- gradients <----------------------------------+
 
-`ctrlab.distributed.exchange` does the same in TensorFlow ops. Here NumPy does it, so that what is taught can run.
+`ctrlab.distributed.exchange` does the same in TensorFlow ops. Here NumPy does it, so that the learner's functions can run.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ Merge = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """(keys int64 [n], gradients float32 [n, D]) -> (the distinct keys, rising; the sum of each one's gradients)."""
 
 FIELDS = 3
-"""What is sent of a key: itself, the number of its table, and how often it came. 0 times is padding."""
+"""The numbers that are sent per key: the key, the number of its table, and its number of occurrences; 0 marks padding."""
 
 
 class Exchanged:
-    """What a worker has exchanged with others so far.
+    """The exchanges of a worker with others so far.
 
     Attributes:
-        keys: that it asked others for. rows: that it sent to others.
+        keys: number of keys that it requested from others. rows: number of rows that it sent to others.
     """
 
     def __init__(self):
         self.keys = self.rows = 0
 
     def bytes(self, dim: int) -> int:
-        """What the others must get: keys, rows, and the gradients of the rows that came. Padding, and each key's table and times,
-        which travel with it, are not in it."""
+        """The bytes that must be sent to others: keys, rows, and the gradients of received rows. Padding, and each key's table
+        and number of occurrences, are not counted.
+        """
         return 8 * self.keys + 4 * dim * (self.rows + self.keys)
 
 
 class ByHand(SharedBatch):
-    """A worker's part of a step: sums as `inner` has them, a `SharedStep`, and lookups by the learner's functions."""
+    """A worker's part of a step: sums as in `inner`, a `SharedStep`, and lookups by the learner's functions."""
 
     def __init__(self, inner, ask: Ask, merge: Merge, exchanged: Exchanged):
         self.inner, self.shard, self.rows = inner, inner.shard, inner.rows
@@ -97,13 +98,13 @@ class ByHand(SharedBatch):
         return lookup.best_stock([rows] * len(tables), columns, layout)
 
     def _sent(self, slot: tf.Tensor, x: tf.Tensor, size: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        """[workers * size, n]: what came for x [u, n], of which each row lies in its slot."""
+        """Exchanges x [u, n], whose rows are put into their slots; returns the received rows, [workers * size, n]."""
         workers, width = self.shard.count, x.shape[1]
         buffer = tf.scatter_nd(slot[:, None], x, tf.cast([workers * size, width], tf.int64))
         return tf.reshape(self.inner.exchanged(tf.reshape(buffer, [workers, size, width]), number), [-1, width])
 
     def _asked(self, *ids: np.ndarray) -> list[np.ndarray]:
-        """What to ask for, [u, FIELDS], ordered by owner; how much of each owner; by table, each id's place in it."""
+        """The requests, [u, FIELDS], ordered by owner; their number per owner; and per table, each id's place among them."""
         workers = self.shard.count
         by_table = [self._ask(each, workers) for each in ids]
         sizes = np.array([[len(keys) for keys in parts] for parts, _ in by_table])  # [table, owner]

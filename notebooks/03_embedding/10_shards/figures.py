@@ -42,7 +42,7 @@ def _keys(figure: Figure, x: float, y: float, keys: Sequence[int], colour: str =
 
 
 def _frame(title: str, upto: int) -> Figure:
-    """What has happened after so many steps: 1 distinct keys, 2 keys at their owner, 3 rows read, 4 rows back."""
+    """The state after this number of steps: 1 distinct keys, 2 keys at their owner, 3 rows read, 4 rows back."""
     figure = Figure(740, 330, title)
     asks: dict[tuple[int, int], Place] = {}
     for w, x in enumerate(LEFT):
@@ -70,7 +70,7 @@ def _frame(title: str, upto: int) -> Figure:
 
 
 def exchange() -> Animation:
-    """Ids go to their owners, rows come back, and the gradients take the same way."""
+    """Ids go to their owners, rows come back, and the gradients go to the owners."""
     said = {
         "The batch of worker 0 has the id 7 twice. The colour says who has its row.": 0,
         "Each worker takes its distinct keys, and sorts them by owner. Key 7 is there once.": 1,

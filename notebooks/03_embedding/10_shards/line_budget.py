@@ -1,4 +1,4 @@
-"""A budget of lines that Python runs in an answer: what NumPy does in one call is one, what a loop does is one per round."""
+"""A budget of lines that Python runs in an answer: a call of NumPy counts as one line, a loop as one per round."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable
 from ctrlab.lessons.check import OURS, CheckFailed
 
 NOT_COUNTED = (OURS, sysconfig.get_path("stdlib"), sysconfig.get_path("platlib"), sysconfig.get_path("purelib"), "<frozen")
-"""Whose lines are no part of the answer."""
+"""Modules whose lines do not count as part of the answer."""
 
 
 def within(most: int, answer: Callable, *, rule: str, next_step: str) -> Callable:
-    """The same answer, which may run at most so many lines per call; a loop is ended there.
+    """The answer with a limit of lines per call; a loop is ended at the limit.
 
     Raises:
-        CheckFailed, in a call: it runs more.
+        CheckFailed, in a call: it runs more lines.
     """
 
     def counted(*inputs):

@@ -25,11 +25,13 @@ from ctrlab.whole_batch import Shard
 
 MODEL = "dlrm"
 HYPER = {"optimizer": "adagrad", "learning_rate": 0.01}
-"""Adam divides even the smallest gradient by its size: after two steps its rounding would be all that is seen."""
+"""The training's hyperparameters. Adam divides even the smallest gradient by its size, so after two steps only its rounding
+would be visible.
+"""
 ROWS, DIM = 20_000, 16
-"""Of the table whose lookups are timed."""
+"""The size of the table whose lookups are timed."""
 LOOKUPS = 10
-"""In a call that is timed."""
+"""The number of lookups per timed call."""
 
 Owner = Callable[[np.ndarray, int], np.ndarray]
 """(keys int64 [n], workers) -> the worker that has each key's row, int64 [n]."""
@@ -44,7 +46,7 @@ def built() -> tuple[object, object]:
 
 
 def batches(model, steps: int) -> Iterator[tuple]:
-    """The same (features, labels) in each process."""
+    """Batches of (features, labels), the same in each process."""
     files = data.prepare_for(model.input_schema, ("parquet", "encoded"))
     read = files.read_train(model.hyper.batch_size, epochs=-1, drop_remainder=True, lists="ragged")
     return iter(read.take(steps))
@@ -72,13 +74,13 @@ class Sample:
         return {table: np.concatenate(parts) for table, parts in found.items()}
 
     def alone(self) -> list[float]:
-        """The losses of this process, which has all rows, from the first weights on."""
+        """The losses of a training in this process, which has all rows, from the initial weights."""
         set_state(self._first, self._model, self._optimizer)
         step = train_step(self._model, self._optimizer)
         return [float(step(*batch)) for batch in self._batches]
 
     def rows(self) -> int:
-        """Of all growing tables."""
+        """The number of rows of all growing tables."""
         return growth(self._model)
 
 
@@ -94,7 +96,7 @@ def _ids_and_ends(column: Ids) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trained(member: Member, steps: int, ask: Ask, merge: Merge, owner: Owner) -> tuple[list[float], int]:
-    """In a worker: trains on its part of the batches; the losses, and how many rows it has then."""
+    """In a worker: trains on its part of the batches. Returns the losses, and its number of rows afterwards."""
     workers, exchanged = member.workers, Exchanged()
     with workers.building():
         model, optimizer = built()
@@ -112,15 +114,16 @@ def by_hand(workers, ask: Ask, merge: Merge, owner: Owner, exchanged: Exchanged)
 
 
 def first_row(keys: np.ndarray) -> np.ndarray:
-    """Rows that were not trained yet, float32 [n, DIM]: they follow from their keys."""
+    """Untrained rows, float32 [n, DIM], which are functions of their keys."""
     return initial_values(Initializer("normal"), keys, DIM)
 
 
 def require_sums(found: Sequence[tuple], ids: Sequence[np.ndarray], gradients: Sequence[np.ndarray]) -> None:
-    """Of a way back: by owner (keys, sums), from the workers' `ids`, int64 [n], and their `gradients`, float32 [n, D].
+    """Checks the gradients that the owners received: (keys, sums) by owner, from the workers' `ids`, int64 [n], and their
+    `gradients`, float32 [n, D].
 
     Raises:
-        CheckFailed: the keys of all owners, or their sums, are not those that TensorFlow has in one process.
+        CheckFailed: the keys of all owners, or their sums, differ from those that TensorFlow computes in one process.
     """
     keys, sums = map(np.concatenate, zip(*found))
     right, place = np.unique(np.concatenate(ids), return_inverse=True)
@@ -136,7 +139,7 @@ def popular(rng: np.random.Generator, count: int, rows: int = ROWS) -> np.ndarra
 
 
 def with_tables(member: Member, ask: Ask, merge: Merge, owner: Owner) -> None:
-    """In a worker: makes ready what `looked_up` does."""
+    """In a worker: prepares the tables for `looked_up`."""
     member.kept = {
         "one process": _lookup(Shard(), None),
         "two workers, ours": _lookup(member.workers.shard, member.workers.program()),
@@ -145,7 +148,7 @@ def with_tables(member: Member, ask: Ask, merge: Merge, owner: Owner) -> None:
 
 
 def _lookup(shard: Shard, program: Callable | None) -> Callable[[tf.Tensor], tf.Tensor]:
-    """ids -> their rows, of a table of `ROWS` rows or of its shard."""
+    """A function ids -> their rows, for a table of `ROWS` rows or its shard."""
     table = EmbeddingVariable("timed", DIM)
     keys, ones = np.arange(ROWS), np.ones(ROWS, np.int64)
     table.load_state(TableState(keys, np.ones((ROWS, DIM), np.float32), {}, ones, ones), shard=(shard.index, shard.count))
@@ -162,7 +165,7 @@ def _lookup(shard: Shard, program: Callable | None) -> Callable[[tf.Tensor], tf.
 
 
 def looked_up(member: Member, way: str, ids: int, call: int) -> None:
-    """In a worker: looks up its part of so many ids, `LOOKUPS` times."""
+    """In a worker: looks up its part of this number of ids, `LOOKUPS` times."""
     shard = Shard() if way == "one process" else member.workers.shard
     for lookup in range(LOOKUPS):
         all_ids = popular(np.random.default_rng((call, lookup)), ids)
@@ -171,7 +174,7 @@ def looked_up(member: Member, way: str, ids: int, call: int) -> None:
 
 
 def ways(workers: LocalWorkers, ids: int) -> dict[str, Callable[[int], None]]:
-    """What is timed, call -> None: one process looks up all ids, or each of two workers half of them."""
+    """The timed functions, call number -> None: one process looks up all ids, or each of two workers half of them."""
     alone = {"one process": [0]}
     names = ("one process", "two workers, ours", "two workers, yours")
     return {way: functools.partial(_timed, workers, way, ids, alone.get(way)) for way in names}

@@ -189,7 +189,7 @@ def each_id_with_each_key(ids, workers, owner):
 
 
 class Remembers:
-    """By ids and workers, whatever `owner` is."""
+    """Wrong: remembers answers by ids and workers, and ignores `owner`."""
 
     def __init__(self):
         self.known = {}
@@ -321,7 +321,7 @@ def a_loop_over_the_keys(keys, gradients):
 
 
 class AtMost:
-    """Copies of a key, one after the other; the rest is lost."""
+    """Wrong: adds at most a fixed number of copies of a key; the rest is lost."""
 
     def __init__(self, copies):
         self.copies, self.__name__ = copies, f"at_most_{copies}_copies"

@@ -1,4 +1,6 @@
-"""Arrays that an answer hands to NumPy as a whole: a loop inside one call of C, as map(where.get, ids.tolist()), runs no line."""
+"""Arrays that an answer must pass to NumPy as a whole. A loop inside one C call, such as map(where.get, ids.tolist()), would
+run no line.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import numpy as np
 from ctrlab.lessons.check import CheckFailed
 
 FEW = 100
-"""Of which Python may still take one after the other: one number per worker, for instance."""
+"""The most elements that Python may read one by one: one number per worker, for instance."""
 
 
 class WholeArray(np.ndarray):

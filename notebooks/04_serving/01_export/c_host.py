@@ -22,7 +22,7 @@ def answers(source: Source, folder: Path, bodies: Sequence[bytes]) -> list[tuple
     """(code, answer or sentence) of each request, from the processor, in a process that has no Python.
 
     Args:
-        folder: of the model. bodies: JSON, without a line's end in them.
+        folder: the model's folder. bodies: JSON without line breaks.
     Raises:
         CellError: the source does not compile. CtrlabError: the program fails, or writes other lines.
     """
@@ -44,7 +44,7 @@ def planned(steps: Sequence[tuple[int, bytes, bytes]]) -> Iterator[tuple[Path, P
     """A folder and a file of requests for native/lessons/strict_processor.cc.
 
     Args:
-        steps: code, body that is expected, and what is answered, of each call of process.
+        steps: for each call of process, the code, the expected body, and the answer.
     """
     with tempfile.TemporaryDirectory(prefix="ctrlab-plan-") as place:
         folder, requests = Path(place), Path(place, "requests")

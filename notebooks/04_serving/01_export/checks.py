@@ -18,7 +18,7 @@ from ctrlab.ops.kernel_swap import CHECK_MEGABYTES, CHECK_SECONDS, verdict
 from ctrlab.paths import native
 
 EPSILON = 1e-3
-"""Of Keras's BatchNormalization."""
+"""The epsilon of Keras's BatchNormalization."""
 Norm = list[np.ndarray]  # gamma, beta, mean, variance
 Layers = tuple[list[np.ndarray], list[np.ndarray], list[Norm]]  # kernels, biases, norms
 
@@ -38,7 +38,7 @@ def fold(kernels: list[np.ndarray], biases: list[np.ndarray], norms: list[Norm])
 
 
 def towers(rng: np.random.Generator) -> Iterator[tuple[str, Layers]]:
-    """(what it is, a tower)."""
+    """The cases: (description, a tower)."""
     for case, sizes in (
         ("three layers", (7, 9, 5, 3)),
         ("square layers", (6, 6, 6)),
@@ -94,7 +94,7 @@ def _look_at(what: str, layer: int, mine: object, right: np.ndarray) -> str:
 
 
 def conversations(rng: np.random.Generator) -> Iterator[tuple[str, Steps]]:
-    """(what it is, the calls of process that a right program makes)."""
+    """The cases: (description, the calls of process that a right program makes)."""
 
     def body() -> bytes:
         row = {"user": f"ä{rng.integers(1 << 40)}", "item": "%s%n" * int(rng.integers(3)), "n": int(rng.integers(1 << 40))}
@@ -129,7 +129,7 @@ def conversations(rng: np.random.Generator) -> Iterator[tuple[str, Steps]]:
 
 
 def lines(steps: Steps) -> list[str]:
-    """What a right program writes: a line for the last call about each body."""
+    """The output of a right program: one line for the last call about each body."""
     last = {body: (code, text) for code, body, text in steps}
     return [f"{code} {text.decode()}" for code, text in last.values()]
 
@@ -153,7 +153,7 @@ ENDS = {
     "attempting (double-)?free|alloc-dealloc": "an answer is the library's: ctrlab_processor_free gives it back",
     "": "main returns what ctrlab_processor_release returned, 0 where all went well",
 }
-"""By what the sanitizer says, where to look."""
+"""{message of the sanitizer: where to look}."""
 
 
 def _require_ended_well(code: int | None, out: str, err: str, case: str) -> None:

@@ -1,4 +1,4 @@
-"""What the lesson on exports looks at: the ops of a version, the towers of a model, a version that was damaged on its way."""
+"""The objects of the lesson on exports: the ops of a version, the towers of a model, a version that was damaged in transfer."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Arrays = list[np.ndarray]
 
 
 def ops_of(version: Path) -> Counter:
-    """{op: how many of it a call runs} of a version's folder; constants, inputs and the like do no work."""
+    """{op type: number of such ops in a call} for a version's folder; constants, inputs and the like are left out."""
     saved = saved_model_pb2.SavedModel.FromString((version / "saved_model.pb").read_bytes())
     return Counter(node.op for node in saved.meta_graphs[0].graph_def.node if node.op not in NO_WORK)
 
 
 def weights_of(tower: Tower) -> tuple[Arrays, Arrays, list[Arrays]]:
-    """Kernels [I, O], biases [O], and gamma, beta, mean and variance of each norm that has a layer behind it."""
+    """Kernels [I, O], biases [O], and gamma, beta, mean and variance of each norm that a layer follows."""
     norms = [(n.gamma, n.beta, n.moving_mean, n.moving_variance) for n in tower.norms[: len(tower.layers) - 1]]
     kernels, biases = zip(*((layer.kernel.numpy(), layer.bias.numpy()) for layer in tower.layers))
     return list(kernels), list(biases), [[v.numpy() for v in norm] for norm in norms]
 
 
 def tower(kernels: Sequence, biases: Sequence, norms: Sequence = (), epsilon: float = 1e-3) -> Callable[[tf.Tensor], tf.Tensor]:
-    """[B, I] -> [B, O]: product, bias, ReLU, and the norm that stands before the next layer."""
+    """A tower, [B, I] -> [B, O]: product, bias, ReLU, and the norm before the next layer."""
 
     @tf.function
     def run(x):

@@ -24,7 +24,7 @@ Columns = dict[str, "np.ndarray | list[bytes]"]
 
 
 class _WholeArray(np.ndarray):
-    """An array whose numbers can't be read one by one. A look at one, at its type say, is no loop."""
+    """An array whose numbers can't be read one by one. Reading a single one, for its type say, does not count as a loop."""
 
     looks = 0
 
@@ -58,7 +58,7 @@ def pack(columns: Columns) -> tuple[bytes, bytes]:
 
 
 def _columns(rng: np.random.Generator) -> Iterator[tuple[str, Columns]]:
-    """(what they are, columns)."""
+    """The cases: (description, columns)."""
 
     def words(*lengths: int) -> list[bytes]:
         return [bytes(rng.integers(0, 256, length, dtype=np.uint8)) for length in lengths]
@@ -110,7 +110,7 @@ def check_pack(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _look_at(columns: Columns, header: dict, byte: int, as_long: bool) -> str:
-    """Where to look if the tail differs at `byte`."""
+    """A hint on where to look if the tail differs at `byte`."""
     if not as_long:
         return "b''.join(blocks) leaves nothing out and puts nothing between; binary_data_size is len(block)"
     ends = np.cumsum([entry["parameters"]["binary_data_size"] for entry in header["inputs"]])
@@ -145,7 +145,7 @@ def _require_header(received: bytes, expected: dict, case: str) -> None:
 
 @dataclass(frozen=True)
 class Walk:
-    """What a tensor of texts holds: (offset, length) of each text, and where to look if it is refused; "": it is valid."""
+    """The content of a text tensor: (offset, length) of each text, and where to look if it is refused; "": it is valid."""
 
     texts: list[tuple[int, int]]
     refused: str = ""
@@ -176,7 +176,7 @@ UNREAD = "texts of which each byte that is read is noticed"
 
 
 def _tensors(rng: np.random.Generator) -> Iterator[tuple[str, bytes, int]]:
-    """(what they are, the bytes, room for how many texts)."""
+    """The cases: (description, the bytes, room for how many texts)."""
 
     def tensor(*lengths: int) -> bytes:
         return b"".join(n.to_bytes(4, "little") + bytes(rng.integers(0, 256, n, dtype=np.uint8)) for n in lengths)
@@ -224,7 +224,7 @@ ENDS = {
     "^WRITE of size": "found has room for `most` texts: is count == most asked before found[count] is written?",
     "": "before you read n bytes, compare n with size - at, what is left: this can't overflow",
 }
-"""By what the sanitizer says, where to look."""
+"""{message of the sanitizer: where to look}."""
 
 
 def check_texts(answer: object, rng: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""What a request's bytes cost: stages by format, and parsers of texts side by side. For lessons."""
+"""Measures the cost of a request's bytes: stages by format, and parsers of texts side by side. For lessons."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def stages(processor: Processor, requests: Mapping[str, tuple], repetitions: int
 
 
 def stage_chart(found: Mapping[str, Mapping[str, float]]) -> go.Figure:
-    """A bar for each request, of its stages, with their sum."""
+    """A chart with one bar per request, made of its stages, with their sum."""
     names = [f"{name}<br>{1e6 * sum(seconds.values()):,.0f} µs" for name, seconds in found.items()]
     bars = [
         go.Bar(
@@ -60,7 +60,7 @@ def stage_chart(found: Mapping[str, Mapping[str, float]]) -> go.Figure:
 
 
 def python_texts(data: bytes) -> list[bytes]:
-    """The texts of a tensor of texts, each behind its length."""
+    """The texts of a text tensor, in which each text follows its length."""
     at, found = 0, []
     while at < len(data):
         length = int.from_bytes(data[at : at + 4], "little")
@@ -94,14 +94,14 @@ class Texts:
         self._most, self._found = most, (_Text * most)()
 
     def __call__(self, data: bytes) -> int:
-        """How many texts the bytes hold, or -1."""
+        """The number of texts in the bytes, or -1."""
         return self._function(data, len(data), self._found, self._most)
 
     def texts(self, data: bytes) -> list[bytes]:
-        """Copies of what was found.
+        """Copies of the found texts.
 
         Raises:
-            CtrlabError: the bytes are no texts, or too many.
+            CtrlabError: the bytes are not valid texts, or there are too many.
         """
         count = self(data)
         if not 0 <= count <= self._most:

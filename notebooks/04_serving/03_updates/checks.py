@@ -1,4 +1,6 @@
-"""Checks of 04_serving/03_updates: (1) the log that says what an update holds, (2) the gate between requests and updates."""
+"""Checks of 04_serving/03_updates: (1) the log that determines the content of an update, (2) the gate between requests and
+updates.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,7 @@ def _keys(rng: np.random.Generator, n: int) -> list[int]:
 
 
 def _lives(rng: np.random.Generator):
-    """(what it is, what happens), most by chance."""
+    """The cases: (description, what happens), most by chance."""
     a, b, c = _keys(rng, 3)
     cut = ("cut", None)
     yield "nothing has changed", [cut, ("note", []), cut]
@@ -228,7 +230,7 @@ def check_gate(answer: Callable, rng: np.random.Generator) -> None:
 
 
 class _World:
-    """A model of two parts, which requests read and the update changes, behind the learner's gate."""
+    """A model of two parts behind the learner's gate; requests read them, and the update changes them."""
 
     def __init__(self, answer: Callable, threads: Threads, case: str):
         self._threads, self._case = threads, case
@@ -246,7 +248,7 @@ class _World:
         self._call(self._threads.go, name)
 
     def go_on(self, name: str) -> str:
-        """Lets a thread run; begins it anew where it has ended."""
+        """Lets a thread run; starts it again if it has ended."""
         if name not in self._threads.unfinished():
             self.start(name)
         return self._call(self._threads.go_on, name)
@@ -305,7 +307,9 @@ def _let_run(answer: Callable, tasks: dict[str, int], choose: Callable[[Sequence
 
 
 def _watched(answer: Callable, condition: Condition, is_made: Callable[[], bool]) -> Callable:
-    """The learner's class, whose attributes change, once it is made, only while the condition is held."""
+    """A subclass of the learner's class that requires attributes to change only while the condition is held, except in
+    `__init__`.
+    """
     if not isinstance(answer, type):
         return answer
 

@@ -1,4 +1,4 @@
-"""A processor under load: clients that ask in threads, and what they were answered."""
+"""A processor under load: clients that ask in threads, and their answers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TOGETHER = 20  # answers of which the chart shows the slowest and the median
 
 
 def wait_until_served(processor: Processor, step: int) -> dict:
-    """Waits until the answers are of this step of the training, or a later one; returns what the processor says of itself.
+    """Waits until answers come from this training step or a later one; returns the processor's `info`.
 
     Raises:
-        CtrlabError: they did not become so.
+        CtrlabError: that did not happen in time.
     """
     ends = time.monotonic() + WAITS_SECONDS
     while (info := processor.info())["step"] < step:
@@ -33,7 +33,7 @@ def wait_until_served(processor: Processor, step: int) -> dict:
 
 @dataclass(frozen=True)
 class Answer:
-    """When it came and how long it took, in seconds; which weights gave it."""
+    """An answer: its time and its duration, in seconds, and the weights that gave it."""
 
     when: float
     seconds: float
@@ -51,12 +51,12 @@ class Answer:
 
 
 class Clients:
-    """Threads that each ask the same request again and again, until the block ends.
+    """Threads that each repeat the same request until the context ends.
 
     Attributes:
-        answers: so far.
+        answers: the answers so far.
     Raises:
-        Refused: at the block's end, what the processor refused.
+        Refused: at the end of the context, if the processor refused a request.
     """
 
     def __init__(self, processor: Processor, request: bytes, threads: int = 2, pause: float = 0.002):
@@ -69,11 +69,11 @@ class Clients:
         self._threads = [threading.Thread(target=self._ask, daemon=True) for _ in range(threads)]
 
     def seconds(self) -> float:
-        """Since the block began."""
+        """Seconds since the beginning of the context."""
         return time.monotonic() - self._begun
 
     def draw(self, times, steps, step_of: dict[tuple[int, int], int]) -> None:
-        """Adds the answers that came since the last call to two charts: how long they took, and the step of their weights.
+        """Adds the answers that came since the last call to two charts: their durations, and the step of their weights.
 
         Args:
             step_of: {(version, update): the training's step}.

@@ -28,11 +28,12 @@ BATCH, REQUEST = 512, 16
 class Followed:
     """A model after its first step, published as version 1, which a processor serves.
 
-    The folder and the processor go with this process, also where a notebook's cell has failed.
+    The folder and the processor are removed at the end of this process, even if a notebook's cell has failed.
 
     Attributes:
-        publisher: publishes when it is told to. processor: looks for news a hundred times per second.
-        some: features of a few rows, a request. right: {(version, update): the trainer's answers to them, float32 [B, K]}.
+        publisher: publishes on request. processor: looks for updates a hundred times per second.
+        some: features of a few rows, as a request. right: {(version, update): the trainer's answers to these rows, float32 [B,
+            K]}.
         steps: {(version, update): the training's step}.
     """
 
@@ -56,14 +57,15 @@ class Followed:
         self._open()
 
     def learn(self, steps: int = 1) -> Iterator[Features]:
-        """Takes steps; yields the features of each."""
+        """Takes steps, and yields the features of each."""
         for features, labels in (next(self.batches) for _ in range(steps)):
             self._step(features, labels)
             yield features
 
     def publish(self, full: bool = False) -> dict:
-        """Publishes what was learned since the last time, as an update or a full version; returns what the processor says of
-        itself once it serves it."""
+        """Publishes the changes since the last time, as an update or a full version; returns the processor's `info` once it
+        serves them.
+        """
         self._begin(full)
         info = wait_until_served(self.processor, int(self.optimizer.iterations))
         moment = info["version"], info["update"]
@@ -84,8 +86,9 @@ class Followed:
         away.rename(there)
 
     def publish_with_a_gap(self, learn: Callable[[], object]) -> tuple[dict, dict]:
-        """Publishes a version with three updates, with steps between them, while no processor looks, and hides the first update;
-        returns what a new processor says of itself, and what it says when the update is back."""
+        """Publishes a version with three updates, with steps between them, while no processor looks, and hides the first
+        update. Returns a new processor's `info`, and its `info` when the update is back.
+        """
         self.processor.close()
         for full in (True, False, False, False):
             learn()

@@ -1,4 +1,4 @@
-"""A model of two parts, whose weights say of which update they are: so each answer says whether it mixes two moments.
+"""A model of two parts whose weights show the update that wrote them. So each answer shows whether it mixes two moments.
 
 It answers in Python's threads while another thread updates it again and again.
 """
@@ -14,7 +14,7 @@ READS, BETWEEN, PREPARES, CHANGES = 0.0005, 0.001, 0.003, 0.0002  # seconds
 
 
 class NoGate:
-    """Nobody waits for anybody."""
+    """A gate at which nobody waits."""
 
     def enter(self) -> None:
         pass
@@ -23,7 +23,7 @@ class NoGate:
 
 
 class OneLock:
-    """Whoever is inside is alone: what a plain lock does."""
+    """A gate that lets in one thread at a time, like a plain lock."""
 
     def __init__(self):
         lock = threading.Lock()
@@ -33,7 +33,7 @@ class OneLock:
 
 @dataclass
 class Served:
-    """How many answers there were, how many of them mixed two moments, and how many updates came meanwhile."""
+    """The numbers of answers, of answers that mixed two moments, and of updates meanwhile."""
 
     answers: int = 0
     mixed: int = 0
@@ -41,7 +41,7 @@ class Served:
 
 
 def serve(gate, *, outside: bool = True, clients: int = 4, requests: int = 10) -> Served:
-    """Each of the clients asks so many times.
+    """Runs clients that each ask this number of times.
 
     Args:
         gate: has `enter` and `leave` for requests, `close` and `open` for updates.

@@ -11,7 +11,7 @@ from ctrlab.serving.weights import HEAD, ROWS
 
 
 def changed_rows(path: Path) -> dict[int, np.ndarray]:
-    """{number of a table: int64 ids of the rows that an update has of it}, of a file that `ctrlab.serving.weights` wrote."""
+    """{number of a table: int64 ids of its rows in an update}, from a file that `ctrlab.serving.weights` wrote."""
     found: dict[int, list[np.ndarray]] = {}
     for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
         kind, table, _, count = HEAD.unpack_from(record)

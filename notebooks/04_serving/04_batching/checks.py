@@ -13,7 +13,9 @@ SHOWN = 8  # requests of a queue in a message
 
 
 def reference_leave(waiting: Sequence[Request], now: int, most_rows: int, most_wait: int) -> int:
-    """The definition: the oldest that fit, of one version, when nobody can join them or the first has waited long enough."""
+    """The definition: the oldest requests of one version that fit, if no other can join them or the first has waited long
+    enough.
+    """
     fit = 0
     while fit < len(waiting) and waiting[fit].version == waiting[0].version:
         if fit and sum(request.rows for request in waiting[: fit + 1]) > most_rows:
@@ -24,13 +26,13 @@ def reference_leave(waiting: Sequence[Request], now: int, most_rows: int, most_w
 
 
 def reference_admit(request: Request, waiting: Sequence[Request], busy_until: int, cost: Callable, most_waiting: int) -> bool:
-    """The definition: there is room, and the answer can come in time."""
+    """The definition: whether there is room, and the answer can come in time."""
     ahead = sum(cost(other.rows) for other in waiting)
     return len(waiting) < most_waiting and max(request.arrived, busy_until) + ahead + cost(request.rows) <= request.deadline
 
 
 def check_leave(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `leave(waiting, now, most_rows, most_wait)` -> how many of the oldest go as one call now."""
+    """Exercise 1: `leave(waiting, now, most_rows, most_wait)` -> the number of oldest requests that start as one call now."""
     for case, *question in _queues(rng):
         waiting, now, most_rows, most_wait = question
         shown = [f"{r.rows} rows of version {r.version} at {r.arrived}" for r in waiting[:SHOWN]] or ["nobody"]
@@ -49,7 +51,7 @@ def check_leave(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _queues(rng: np.random.Generator):
-    """(what it is, waiting, now, most_rows, most_wait), most by chance from few numbers, so that ends are met."""
+    """The cases: (description, waiting, now, most_rows, most_wait), most by chance from few numbers, so that ends are met."""
     at, wait, most = int(rng.integers(1_000, 9_000)), int(rng.integers(100, 900)), int(rng.integers(6, 12))
     version = int(rng.integers(300, 9_000))  # Python keeps one object of a small number: `is` would do for ==
     one = Request(at)
@@ -128,7 +130,7 @@ def check_admit(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _arrivals(rng: np.random.Generator):
-    """(what it is, request, waiting, busy_until, cost, most_waiting)."""
+    """The cases: (description, request, waiting, busy_until, cost, most_waiting)."""
     at, cost = int(rng.integers(1_000, 9_000)), Cost(float(rng.integers(20, 90)), float(rng.integers(1, 9)))
     alone = at + cost(2)
     yield "an idle server, and just enough time", Request(at, 2, deadline=alone), [], 0, cost, 5

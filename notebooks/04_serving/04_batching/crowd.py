@@ -1,4 +1,4 @@
-"""Many clients who ask a served model at once, in this process."""
+"""Many clients that ask a served model at once, in this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENOUGH_SECONDS = 0.3  # to know how many requests per second can be answered
 
 
 def ask(processor: Processor, request: bytes, *, clients: int, requests: int) -> None:
-    """So many clients ask at once, each again and again, until all have asked this often together."""
+    """Runs this number of clients at once; each repeats its request until all have asked this often together."""
 
     def client(requests: int) -> None:
         for _ in range(requests):
@@ -29,11 +29,11 @@ def ask(processor: Processor, request: bytes, *, clients: int, requests: int) ->
 
 @dataclass
 class Overload:
-    """What became of requests that came faster than they could be answered.
+    """The outcome of requests that came faster than they could be answered.
 
     Attributes:
-        took: seconds from a request to its answer, of each that was taken. refused: how many were not.
-        slowest_refusal: the seconds that it took at most to be refused.
+        took: seconds from a request to its answer, for each accepted request.
+        refused: number of refused requests. slowest_refusal: the most seconds until a refusal.
     """
 
     took: list[float] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Overload:
     slowest_refusal: float = 0.0
 
     def draw(self, came: list[tuple[float, float]], begun: float, chart, name: str) -> None:
-        """Takes up the answers that came since the last call: [(when it was asked, when it was answered)]."""
+        """Adds the answers that came since the last call: [(time of the request, time of the answer)]."""
         while len(self.took) < len(came):
             asked, answered = came[len(self.took)]
             self.took.append(answered - asked)
@@ -52,12 +52,13 @@ class Overload:
         return float(np.median(self.took))
 
     def within(self, seconds: float) -> int:
-        """How many were answered in this time."""
+        """The number of requests that were answered within this time."""
         return sum(each <= seconds for each in self.took)
 
 
 def overload(models: Models, request: bytes, *, times: float, seconds: float, chart, name: str) -> Overload:
-    """Asks so many times as fast as can be answered, whether or not answers come: users don't wait for each other.
+    """Sends requests at a multiple of the rate that can be answered, whether or not answers come: users don't wait for each
+    other.
 
     Args:
         chart: takes the milliseconds of each answer over the seconds since the first request.

@@ -13,7 +13,7 @@ from ctrlab.load.queueing import NEVER, Queue, run
 
 
 class Request(NamedTuple):
-    """When it came, how many rows it has, the version that answers it, and after when nobody waits for the answer."""
+    """A request: its arrival time, its number of rows, the version that answers it, and its deadline."""
 
     arrived: int
     rows: int = 1
@@ -23,7 +23,7 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Cost:
-    """What a call of the model takes: cost(rows) = fixed + per_row * rows."""
+    """The time of a call of the model, in microseconds: cost(rows) = fixed + per_row * rows."""
 
     fixed: float
     per_row: float
@@ -33,7 +33,7 @@ class Cost:
 
     @classmethod
     def fit(cls, seconds: dict[int, float]) -> Cost:
-        """The line that fits measured times best, relative to their size: {rows: seconds}."""
+        """The line with the least relative error for measured times, {rows: seconds}."""
         rows, micros = np.array(list(seconds)), 1e6 * np.array(list(seconds.values()))
         columns = np.stack([np.ones(len(rows)), rows], 1) / micros[:, None]
         fixed, per_row = np.linalg.lstsq(columns, np.ones(len(rows)), rcond=None)[0]
@@ -42,12 +42,13 @@ class Cost:
 
 @dataclass
 class Served:
-    """What came of a stream of requests.
+    """The outcome of a stream of requests.
 
     Attributes:
-        took: microseconds from a request's arrival to its answer, of those that were taken.
-        in_time: how many were answered by their deadline. refused: how many were not taken. calls: of the model.
-        ends: when the last answer came. inside: the mean number of requests that waited or were worked on.
+        took: microseconds from a request's arrival to its answer, for the accepted requests.
+        in_time: number of requests that were answered by their deadline. refused: number of refused requests.
+        calls: number of calls of the model. ends: time of the last answer.
+        inside: the mean number of requests that waited or were in work.
     """
 
     took: list[int] = field(default_factory=list)
@@ -65,7 +66,7 @@ class Served:
 
 
 def poisson(count: int, per_second: float, *, patience: int = NEVER, seed: int = 0) -> list[Request]:
-    """Requests of a row that come at random at a mean rate; each waits for its answer for `patience` microseconds."""
+    """Requests with one row that come at random, at a mean rate; each waits for its answer for `patience` microseconds."""
     due = 1e6 * arrivals.poisson(per_second, NEVER, seed, most=count)
     return [Request(int(at), deadline=min(NEVER, int(at) + patience)) for at in due]
 
@@ -93,8 +94,8 @@ def simulate(
     """One server, first come, first served.
 
     Args:
-        leave: (waiting, now, most_rows, most_wait) -> how many of the oldest go as one call now; 0: wait. It is asked when the
-            server is free: after each arrival and call, and when the oldest has waited for `most_wait`.
+        leave: (waiting, now, most_rows, most_wait) -> the number of oldest requests that start as one call now; 0: wait. It is
+            called when the server is free: after each arrival and call, and when the oldest has waited for `most_wait`.
         admit: (request, waiting, busy_until, cost, most_waiting) -> whether the request is taken.
     """
     queue = Queue(

@@ -22,7 +22,7 @@ LOOP = "send all that is due by line.now(); wait until the next is due, or NEVER
 def reference_latencies(
     due: Sequence[int], service: Sequence[int], workers: int, pauses: Collection[Pause], refused: Collection[int], tick: int
 ) -> tuple[list[int], list[float]]:
-    """The definition, without a queue of events: when each request is sent, and its latency from when it was due."""
+    """The definition, without a queue of events: the time at which each request is sent, and its latency from its due time."""
     sent, took, busy = [], [], [0] * workers
     for number, (moment, work) in enumerate(zip(due, service)):
         at = math.ceil(moment / tick) * tick
@@ -102,7 +102,7 @@ def _short(values: Sequence[int]) -> str:
 
 
 def _schedules(rng: np.random.Generator):
-    """(what it is, due, what each request takes, options of the simulated line)."""
+    """The cases: (description, due, what each request takes, options of the simulated line)."""
     at, work = int(rng.integers(3, 900)), int(rng.integers(50, 99))
     yield "no request", [], [], {}
     yield "one request that is due at once", [0], [work], {}
@@ -195,7 +195,7 @@ def _right(found: float, trial: _Trial, rates: list[float]) -> bool:
 
 
 def _require_cheap(trial: _Trial, rates: list[float], start: float, case: str, where: str) -> None:
-    """No rate is tried without need."""
+    """Requires that no rate is tried unnecessarily."""
     for rate in rates:
         results = [held for each, _, held in trial.tries if each == rate]
         if len(results) > 2 or any(results[:-1]) or (len(results) == 1 and not results[0]):
@@ -218,7 +218,9 @@ def _require_cheap(trial: _Trial, rates: list[float], start: float, case: str, w
 
 
 def _searches(rng: np.random.Generator):
-    """(what it is, where the search begins, what the server can do, the limit, requests of a run, every so many a noisy rate)."""
+    """The cases: (description, where the search begins, what the server can do, the limit, requests of a run, every so many a
+    noisy rate).
+    """
     start, within = float(rng.integers(20, 60)), float(rng.integers(3, 90))
     yield "a server that can do what is tried first", start, start, within, 100, 0
     yield "one just below what is tried first", start, 0.999 * start, within, 200, 0

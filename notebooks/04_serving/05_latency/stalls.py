@@ -30,25 +30,27 @@ SECOND = 1_000_000
 ENOUGH_SECONDS = 0.3  # to know how many requests per second can be answered
 
 Pause = tuple[int, int]
-"""When a server stops to begin calls, and when it goes on."""
+"""A pause of a server: the times at which it stops beginning calls, and at which it continues."""
 Loop = Callable[[Sequence[int], object], Iterable[tuple[int, float]]]
 """A generator of load: (due, line) -> (number, latency) of each request, as answers come."""
 
 
 def schedule(rate: float, seconds: float, seed: int = 0) -> list[int]:
-    """When requests are due, ascending: as users come who don't know of each other, at a mean rate per second."""
+    """Due times of requests of independent users at a mean rate per second, ascending."""
     return (arrivals.poisson(rate, seconds, seed) * SECOND).astype(int).tolist()
 
 
 def percentile(latencies: Sequence[float], percent: float) -> float:
-    """The time within which so many percent of all requests were answered, as the package counts; infinite if fewer ever were."""
+    """The time within which this percentage of all requests was answered, as the package counts; infinite if fewer were ever
+    answered.
+    """
     answered = tuple(each for each in latencies if each < math.inf)
     refused = len(latencies) - len(answered)
     return Outcome(1.0, 1.0, answered, {"refused": refused} if refused else {}).percentile(percent)
 
 
 def goes_on(at: int, pauses: Collection[Pause]) -> int:
-    """The first moment from `at` on that is in no pause."""
+    """The first moment, from `at` on, outside of all pauses."""
     for begins, ends in sorted(pauses):
         if begins <= at < ends:
             at = ends
@@ -59,7 +61,7 @@ class SimulatedLine:
     """A line to a server that answers first come, first served, on a clock that moves only while the generator waits.
 
     Args:
-        service: what each request takes.
+        service: the time of each request.
         workers: how many are worked on at once; then answers may overtake each other.
         pauses: in which no call begins. refused: the numbers of requests that the server does not take.
         tick: the clock moves to multiples of it, as that of a machine that wakes threads late.
@@ -121,7 +123,7 @@ def simulated(loop: Loop, due: Sequence[int], service: int | Sequence[int], **op
     """The latencies that a generator measures of a simulated server, in due order.
 
     Args:
-        service: of each request, or the same of all. options: of the `SimulatedLine`.
+        service: the time of each request, or one time for all. options: options of the `SimulatedLine`.
     """
     line = SimulatedLine([service] * len(due) if isinstance(service, int) else service, **options)
     took = Recorder(len(due))
@@ -136,7 +138,7 @@ def trial(loop: Loop, service: int, seconds: float) -> Callable[[float, int], li
 
 
 def most_as_the_package(run: Callable[[float, int], Sequence[float]], within: float, start: float) -> float:
-    """What the search of `ctrlab load --find-most` finds, from latencies of which none is endless."""
+    """The result of the search of `ctrlab load --find-most`, from finite latencies."""
     tries = sweep.most_within(lambda rate, seed: Outcome(rate, 1.0, tuple(run(rate, seed))), within, start).tries
     return max((outcome.rate for outcome in tries if outcome.percentile(sweep.PERCENT) <= within), default=0.0)
 
@@ -155,11 +157,11 @@ class Server:
         return self._pool.submit(self._answer)
 
     def pause(self, micros: float) -> None:
-        """Does nothing for so long, after those who wait already."""
+        """Pauses for this time, after the requests that wait already."""
         self._pool.submit(time.sleep, micros / SECOND)
 
     def capacity(self) -> float:
-        """How many requests per second it answers one after the other."""
+        """The number of requests per second that it answers one after the other."""
         begun, answers = time.monotonic(), 0
         while time.monotonic() < begun + ENOUGH_SECONDS:
             self.ask().result()
@@ -180,7 +182,7 @@ class Line:
     """A line to a server on the real clock, which begins when it is made.
 
     Args:
-        pauses: in which the server does nothing; they come as timers ring, whatever the generator does.
+        pauses: pauses, in which the server does nothing; timers start them, independently of the generator.
     """
 
     def __init__(self, server: Server, pauses: Collection[Pause] = ()):

@@ -15,7 +15,7 @@ WHOLE = "take the cores one after the other, and put all CPUs of a core into the
 
 
 class Planned(Exception):
-    """What a call raises on purpose."""
+    """An error that a call raises on purpose."""
 
 
 class Reference:
@@ -76,7 +76,7 @@ class _Trial:
         self.threads.start(name, run)
 
     def begin(self, name: str, fails: bool = False) -> int:
-        """Lets a call begin; its member."""
+        """Lets a call begin; returns its member."""
         self.start(name, fails)
         if self.go_on(name) != "inside":
             self._fail(f"call {name} begins at once", "it waits, or ends before it was inside")
@@ -90,7 +90,7 @@ class _Trial:
         return self.member(name)
 
     def end(self, name: str, fails: bool) -> None:
-        """Lets it end: the caller gets what the call returned or raised."""
+        """Lets a call end: the caller gets its result or its error."""
         if self.go_on(name) != "done":
             self._fail(f"call {name} ends", "it waits for something")
         found = self.returned.get(name)
@@ -203,7 +203,7 @@ def _told(script: Sequence[tuple[str, int, bool]]) -> str:
 
 
 def _scripts(rng: np.random.Generator):
-    """(what it is, members, [(begin or end, which call, whether it raises)])."""
+    """The cases: (description, members, [(begin or end, which call, whether it raises)])."""
     yield "calls one after the other", 3, [(what, n, False) for n in range(7) for what in ("begin", "end")]
     yield "calls of which none ends", 3, [("begin", n, False) for n in range(7)]
     yield "one member", 1, [("begin", 0, False), ("begin", 1, False), ("end", 0, False), ("begin", 2, False)]
@@ -264,7 +264,7 @@ def check_cpu_sets(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _machines(rng: np.random.Generator):
-    """(what it is, cores with the CPUs that are their threads, members)."""
+    """The cases: (description, cores with the CPUs that are their threads, members)."""
     yield "one core and one member", [[0]], 1
     yield "two cores and two members", [[0], [1]], 2
     yield "two cores with two threads each", [[0, 2], [1, 3]], 2

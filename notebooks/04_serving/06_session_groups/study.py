@@ -21,9 +21,9 @@ from ctrlab.server.nodes import nodes
 
 LIGHT, HEAVY = "deepfm", "dien"
 ROWS = 200
-"""Candidates of a request to the heavy model; the light model's has a tenth."""
+"""Number of candidates of a request to the heavy model; the light model's has a tenth."""
 BUSY = 0.2
-"""Of a core, by requests to the light model."""
+"""The fraction of a core that requests to the light model keep busy."""
 
 Ask = Callable[[], object]
 Makes = Callable[[int, object], object]
@@ -63,14 +63,14 @@ class Models:
             self._held = held.pop_all()
 
     def opened(self, **configuration) -> dict[str, Ask]:
-        """{"light" and "heavy": what asks a processor with this configuration}."""
+        """{"light" and "heavy": a function that asks a processor with this configuration}."""
         return {
             name: self._held.enter_context(model.processor(name=model.folder.name, **configuration))
             for name, model in (("light", self.light), ("heavy", self.heavy))
         }
 
     def routed(self, makes: Makes, sets: Sequence[Sequence[int]]) -> dict[str, Ask]:
-        """The same, by a router of the learner's over processors with one set of CPUs each."""
+        """The same, through the learner's router over processors with one set of CPUs each."""
         members = [self.opened(group={"members": 1, "cpus": [",".join(map(str, cpus))]}) for cpus in sets]
         router = makes(len(members), threading.Condition())
 
@@ -80,7 +80,7 @@ class Models:
         return {name: ask(name) for name in members[0]}
 
     def per_second(self, asks: Mapping[str, Ask], callers: int | None = None) -> dict[str, list[float]]:
-        """{way: answers per second, one number a round}; with one caller per CPU if their number isn't given."""
+        """{way: answers per second, one number per round}; by default with one caller per CPU."""
         return paired(
             {way: lambda ask=ask: exported.closed_loop(ask, self._seconds, callers) for way, ask in asks.items()},
             range(self._rounds),
@@ -130,7 +130,7 @@ class Models:
         return float(np.percentile(took, 99))
 
     def weights_bytes(self) -> int:
-        """Of both models' exports."""
+        """The bytes of weights of both models' exports."""
         return sum((model.folder / "1" / "assets" / "weights").stat().st_size for model in (self.light, self.heavy))
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ def _until(ends: threading.Event, ask: Ask) -> None:
 
 
 def _seconds(ask: Ask) -> float:
-    """Of a request when nobody else asks: the median of some."""
+    """The seconds of a request while nobody else asks: the median of several."""
     found = []
     for _ in range(10):
         begun = now()
@@ -153,7 +153,7 @@ def _seconds(ask: Ask) -> float:
 
 
 def _asked(ask: Ask, due: np.ndarray, drawn: _Drawn) -> list[float]:
-    """Microseconds from when each request was due to its answer."""
+    """Microseconds from each request's due time to its answer."""
     start, took = now(), []
     for _, at in arrivals.paced(due.tolist(), start):
         ask()
@@ -163,7 +163,7 @@ def _asked(ask: Ask, due: np.ndarray, drawn: _Drawn) -> list[float]:
 
 
 def against(rates: Mapping[str, Sequence[float]], base: str) -> dict[str, Interval]:
-    """{way: its rate over the base's in the same round}."""
+    """{way: its rate divided by the base's in the same round}."""
     return {
         way: Interval.of([mine / other for mine, other in zip(found, rates[base])]) for way, found in rates.items() if way != base
     }
@@ -176,5 +176,5 @@ def members_of(sets: Sequence[Sequence[int]], policy: str, name: str) -> dict:
 
 
 def shown(configuration: dict) -> str:
-    """As a host would write it."""
+    """CPU sets in the form in which a host writes them."""
     return json.dumps(configuration)

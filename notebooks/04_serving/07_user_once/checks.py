@@ -81,7 +81,7 @@ def _request(rng, row_of, users: int, user_columns: int, candidate_columns: int,
 
 
 def _requests(rng: np.random.Generator) -> Iterator[tuple[str, tuple]]:
-    """(what it is, the inputs): by chance, then those that break a careless answer."""
+    """The cases: (description, the inputs): by chance, then those that break a careless answer."""
 
     def of(counts: Sequence[int], **options) -> tuple:
         columns = [int(n) for n in rng.integers(2, 9, 3)]
@@ -166,7 +166,7 @@ def _tensors(question: tuple) -> tuple:
 
 
 def _histories(rng: np.random.Generator) -> Iterator[tuple[str, tuple]]:
-    """(what it is, the inputs): by chance, then those that break a careless answer."""
+    """The cases: (description, the inputs): by chance, then those that break a careless answer."""
     width, units = int(rng.integers(2, 9)), (int(rng.integers(3, 20)), int(rng.integers(2, 9)), 1)
     for _ in range(3):
         yield "some candidates and events", _history(rng, *rng.integers(2, 9, 2).tolist(), width, units)

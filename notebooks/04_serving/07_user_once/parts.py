@@ -1,6 +1,5 @@
-"""What the user costs in two parts of a model: MMoE's first layer and DIN's attention, at the contest's sizes. For a lesson.
-
-All sizes are of a request of one user.
+"""The cost of the user in two parts of a model: MMoE's first layer and DIN's attention, at the contest's sizes. For a lesson. All
+sizes are those of a request with one user.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ WIDTH, UNITS = 36, (80, 40, 1)  # of DIN's attention
 
 
 def columns_of_mmoe() -> tuple[int, int]:
-    """How many numbers MMoE's first layer reads of the user and the context, and of the candidate."""
+    """The number of inputs of MMoE's first layer that describe the user and the context, and that describe the candidate."""
     schema, dim = data.schema(DATA_SETS["mmoe"]), MMoE.presets["contest"].dim
     roles = [schema.role(column.name) for column in schema.id_columns]
     numbers = len(schema.numerics) + len(schema.numeric_lists)
@@ -47,7 +46,7 @@ def first_layer_of_mmoe(candidates: int) -> Callable[[int], tuple]:
 
 
 def products(candidates: int, events: int) -> dict[str, float]:
-    """Multiply-adds of DIN's attention: of whole rows, of the user once, and those of pairs alone, which nothing can share."""
+    """Multiply-adds of DIN's attention: with whole rows, with the user once, and of the pairs alone, which can't be shared."""
     hidden, above = UNITS[0], sum(i * o for i, o in itertools.pairwise(UNITS))
     pairs = candidates * events
     alone = pairs * (WIDTH * hidden + above)
@@ -64,7 +63,7 @@ def attention(
     """DIN's attention on a request of one user: its ways, what makes their inputs, and the least work.
 
     Args:
-        attend: the learner's, if there is one yet.
+        attend: the learner's function, if it exists yet.
     """
     layers = _layers(0)
     splits, counts = tf.constant([0, events], tf.int64), tf.constant([candidates], tf.int64)
@@ -92,7 +91,7 @@ def errors(attend: Attend, distance: float) -> dict[str, float]:
     """The largest errors of a weight, where candidates resemble events and both are so far from 0.
 
     Args:
-        attend: the learner's; beside it the joined layer, and the package's kernel.
+        attend: the learner's function; the joined layer and the package's kernel are measured beside it.
     """
     question = near(np.random.default_rng(0), distance)
     (exact, _), _ = reference_attend(*question)

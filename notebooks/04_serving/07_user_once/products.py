@@ -16,9 +16,8 @@ TRANSPOSED = {"MatMul": "transpose_a", "BatchMatMul": "adj_x", "BatchMatMulV2": 
 
 
 def multiply_adds(answer: Callable, *inputs) -> int:
-    """Of all matrix products in `answer(*inputs)`; shapes are those of a run. What a loop or a call of a graph hides is not seen.
-
-    A product by `tf.einsum` counts if it sums over something; else it is no matrix product.
+    """The multiply-adds of all matrix products in `answer(*inputs)`; shapes are those of a run. Products inside a loop or a call
+    of a graph are not seen. A product by `tf.einsum` counts if it sums over an axis; otherwise it is not a matrix product.
     """
     import tensorflow as tf
 

@@ -27,7 +27,9 @@ from ctrlab.profiles import Profile
 from ctrlab.serving.processor import Processor
 
 SIZE = 6
-"""How many times as large embeddings are as they are drawn: about as after training. Else all answers are nearly alike."""
+"""The factor of the initial embeddings, which makes them about as large as after training. Otherwise all answers would be
+nearly equal.
+"""
 TINY_BUCKETS = 2_000
 ROWS = 500  # of the data set, from which users and candidates are drawn
 BODIES = 4  # requests that take turns in a measurement
@@ -40,7 +42,7 @@ class Ranking:
     """A model served in several ways, each in one thread of this process, from equal weights and on equal requests.
 
     Args:
-        name: of a model with histories, "din" or "dien".
+        name: a model with histories, "din" or "dien".
     Attributes:
         served: {name of the way: its server}.
     """
@@ -81,7 +83,9 @@ class Ranking:
         self.served[way] = self._held.enter_context(Processor(folder, poll_seconds=0, intra_op_threads=1))
 
     def requests(self, way: str, candidates: int, events: int) -> list[bytes]:
-        """So many candidates of a user with so many events, in JSON by columns: the same for every way, in its form."""
+        """Requests with this number of candidates of a user with this number of events, in JSON by columns: equal for every
+        way, in its form.
+        """
         inputs = {name: TYPES[kind] for name, kind in self.served[way].info()["inputs"].items()}
         table = _with_histories(self._table, self.schema, events)
         made = bodies(table, self.schema, inputs, candidates=(candidates, candidates), count=BODIES)
@@ -97,7 +101,7 @@ class Ranking:
         return float(abs(self.answers(way, candidates, events) - self.answers(base, candidates, events)).max())
 
     def calls(self, candidates: int, events: int) -> dict[str, Callable[[int], object]]:
-        """{way: what answers the request of a number}, for measurements."""
+        """{way: a function that answers the request with a given number}, for measurements."""
 
         def call(way: str) -> Callable[[int], object]:
             requests, server = self.requests(way, candidates, events), self.served[way]
@@ -106,7 +110,7 @@ class Ranking:
         return {way: call(way) for way in self.served}
 
     def bytes_by_role(self, request: bytes) -> dict[str, int]:
-        """What the columns of a request take, in JSON: {"user": bytes, "candidate": bytes}."""
+        """The size of a request's columns in JSON: {"user": bytes, "candidate": bytes}."""
         found = dict.fromkeys(("user", "candidate"), 0)
         for name, values in json.loads(request)["inputs"].items():
             role = "candidate" if name == COUNTS else self.schema.role(name.partition("/")[0])
@@ -119,7 +123,7 @@ class Ranking:
 
 
 def _with_histories(table: pa.Table, schema, events: int) -> pa.Table:
-    """The rows with so many events each, drawn from the rows' own items: an item and its category come together."""
+    """The rows with this number of events each, drawn from the rows' own items; an item keeps its category."""
     picked = pa.array(np.random.default_rng(events).integers(0, table.num_rows, table.num_rows * events))
     splits = pa.array(np.arange(table.num_rows + 1) * events, pa.int32())
     for history in schema.histories:
@@ -144,7 +148,7 @@ def of_one_user(attend: Attend) -> Callable:
 
 @contextlib.contextmanager
 def _multiplied_by(first_layer: FirstLayer | None) -> Iterator[None]:
-    """Products of users' and candidates' columns are a learner's while the block runs."""
+    """A context in which the learner's function multiplies users' and candidates' columns."""
     ours = sharing.product
 
     def product(x: sharing.Matrix, kernel: tf.Tensor):

@@ -13,7 +13,7 @@ DENORMAL = np.float32(1e-45)
 
 
 def scales_for(largest: np.ndarray, most: int) -> np.ndarray:
-    """float32 [n], the smallest with most * scale >= largest [n]. The lesson gives it."""
+    """The smallest scales, float32 [n], with most * scale >= largest [n]. The lesson provides this function."""
     exact = np.asarray(largest, np.float64)
     scales = (exact / most).astype(np.float32)
     return np.where(scales.astype(np.float64) * most < exact, np.nextafter(scales, np.float32(np.inf)), scales)
@@ -95,7 +95,7 @@ def _judge(rows: np.ndarray, bits: int, q: np.ndarray, scales: np.ndarray, case:
 
 
 def _tables(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int]]:
-    """(what it is, rows, bits)."""
+    """The cases: (description, rows, bits)."""
 
     def draw(n: int, dim: int, size: float = 1.0) -> np.ndarray:
         return (size * rng.standard_normal((n, dim))).astype(np.float32)
@@ -153,7 +153,7 @@ def check_bfloat16(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _numbers(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
-    """(what it is, float32)."""
+    """The cases: (description, float32)."""
 
     def of(bits) -> np.ndarray:
         return np.asarray(bits, np.uint32).view(np.float32)

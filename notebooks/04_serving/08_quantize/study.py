@@ -1,4 +1,4 @@
-"""A trained model whose tables are served in fewer bits: what it costs in AUC, calibration and answers. For lessons."""
+"""A trained model whose tables are served in fewer bits: the cost in AUC, calibration and answers. For lessons."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Trained(quantization.Quantizable):
     """A model of one task after one pass over the rows of its data set.
 
     Args:
-        name: of the model.
+        name: the model's name.
     Attributes:
-        labels: of the held-out rows, [n].
+        labels: labels of the held-out rows, [n].
     """
 
     def __init__(self, name: str, profile: Profile):
@@ -61,22 +61,22 @@ class Trained(quantization.Quantizable):
         return values
 
     def auc(self, change: Change = unchanged, outlier: float = 0) -> float:
-        """Of `scores`."""
+        """The AUC of `scores`."""
         return auc(self.scores(change, outlier), self.labels)
 
     def cost(self, change: Change) -> Cost:
-        """What the held-out rows see of it."""
+        """The cost of a change of the tables, on the held-out rows."""
         return Cost.of(self.scores(), self.scores(change), self.labels)
 
     def request(self, count: int) -> bytes:
-        """So many held-out rows as a request, in JSON."""
+        """This number of held-out rows as a request, in JSON."""
         return json_request(self.rows(count), self.model)
 
     def export(self, folder: Path, rung: str = "none", pack: Callable | None = None) -> Path:
         """Exports the model; returns the version's folder.
 
         Args:
-            rung: of level "serving".
+            rung: a rung of level "serving".
             pack: packs the rows in place of `ctrlab.serving.rows.pack`.
         """
         with _packed_by(pack):
@@ -113,13 +113,13 @@ def packer(quantize: Callable, bfloat16: Callable) -> Callable:
 
 
 def same_rows(pack: Callable, tables: Mapping[str, np.ndarray]) -> float:
-    """The share of words of packed rows, in both formats, that are as `ctrlab.serving.rows.pack` has them."""
+    """The fraction of words of packed rows, in both formats, that equal those of `ctrlab.serving.rows.pack`."""
     pairs = [(pack(rows, f), formats.pack(rows, f)) for rows in tables.values() for f in ("bf16", "int8")]
     return float(np.mean(np.concatenate([(mine.view(np.uint32) == ours.view(np.uint32)).ravel() for mine, ours in pairs])))
 
 
 def answers(processor: Processor, request: bytes) -> np.ndarray:
-    """The probabilities that a request in JSON is answered with."""
+    """The probabilities in the answer to a request in JSON."""
     return np.array(json.loads(processor.process(request, "json").data)["outputs"])
 
 
@@ -128,6 +128,6 @@ def row_bytes(format: formats.Format, dim: int) -> int:
 
 
 def lines(bytes_a_row: int) -> float:
-    """The cache lines that a row lies on, on average, in a table that begins with a line."""
+    """The average number of cache lines per row, in a table that begins at a cache line."""
     starts = np.arange(LINE) * bytes_a_row % LINE
     return float(np.mean(-(-(starts + bytes_a_row) // LINE)))

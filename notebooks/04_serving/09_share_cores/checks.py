@@ -16,7 +16,7 @@ RULE = "halve the range of n: if p99(n) holds, fewer may be enough, else more ar
 
 
 class Counted(int):
-    """A moment or a time that counts how often it is compared."""
+    """A number (a moment or a duration) that counts its comparisons."""
 
     compared = 0
 
@@ -51,7 +51,7 @@ def reference_latencies(due: Sequence[int], service: Sequence[int], cores: int) 
 
 
 def check_latencies(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `latencies(due, service, cores)` -> how long each request takes, from when it is due."""
+    """Exercise 1: `latencies(due, service, cores)` -> the time from each request's due time to its end."""
     for case, due, service, cores in _queues(rng):
         due, service = [Counted(at) for at in due], [Counted(work) for work in service]
         Counted.compared = 0
@@ -97,7 +97,7 @@ def _require_latencies(found: object, expected: list[int], case: str, where: str
 
 
 def _queues(rng: np.random.Generator):
-    """(what it is, due, service, cores)."""
+    """The cases: (description, due, service, cores)."""
     at, work = int(rng.integers(3, 900)), int(rng.integers(50, 99))
     yield "no request", [], [], 3
     yield "one request", [at], [work], 1
@@ -117,7 +117,7 @@ def _queues(rng: np.random.Generator):
 
 
 class Trial:
-    """What the main model's p99 is with n of the machine's cores: it falls. Keeps which n were asked for."""
+    """The main model's p99 with n of the machine's cores, which decreases with n. It records the n for which it was called."""
 
     def __init__(self, p99: Sequence[float]):
         self.p99, self.asked = list(p99), []
@@ -132,7 +132,7 @@ class Trial:
 
 
 def reference_cores(p99: Sequence[float], limit: float, busy: float, cores: int) -> int | None:
-    """The definition: the fewest, of which more than `busy` are left to the others."""
+    """The definition: the fewest cores within the limit, if more than `busy` are left to the others."""
     return next((n for n in range(1, cores) if cores - n > busy and p99[n - 1] <= limit), None)
 
 
@@ -168,7 +168,7 @@ def check_main_cores(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _machines(rng: np.random.Generator):
-    """(what it is, p99 of 1 to cores, the limit, the others' busy cores, cores)."""
+    """The cases: (description, p99 of 1 to cores, the limit, the others' busy cores, cores)."""
 
     def falling(cores: int) -> list[float]:
         return np.sort(rng.uniform(1, 99, cores))[::-1].tolist()

@@ -25,32 +25,32 @@ from ctrlab.profiles import Profile
 MICROS = 1e6
 MAIN, VARIANT = "deepfm", "dien"
 ROWS = tuple(sorted({*served.MEASURED, *served.CHECKED}))
-"""Candidates of the real requests: curves are measured with some, and two real cores get others."""
+"""Numbers of candidates of the real requests: curves are measured with some, and two real cores get others."""
 CORES = {"tiny": 64}
-"""Of the simulated machine, by profile; others have `MOST_CORES`."""
+"""{profile: number of cores of the simulated machine}; other profiles have `MOST_CORES`."""
 MOST_CORES = 128
 REQUESTS = {"tiny": 12_000}
 MOST_REQUESTS = 120_000
 PATIENCE = 2.0
 SLOWEST = 0.05
-"""The share of the measured times that is left out: it is mostly other work on this machine."""
+"""The fraction of slowest measured times that is left out, because other work on this machine mostly causes them."""
 BUSY = 0.3
 """The utilization of the two real cores."""
 PARTS = 5
-"""Of the time on two real cores."""
+"""The number of parts into which the time on two real cores is divided."""
 
 Latencies = Callable[[Sequence[int], Sequence[int], int], Sequence[int]]
 """(due, service, cores) -> how long each request takes, microseconds."""
 Policy = Callable[[float], list[Pool] | None]
-"""(load) -> the pools of a machine that is busy so much; None: it is too small."""
+"""(load) -> the pools of a machine with this share of busy cores; None: the machine is too small."""
 
 
 class Measured:
-    """Two served models in this process, and what a request costs a core.
+    """Two served models in this process, and the time of a request on a core.
 
     Attributes:
         main, variant: their curves.
-        cores, requests: of the simulated machine, by the profile.
+        cores, requests: numbers of cores and requests of the simulated machine, by the profile.
     """
 
     def __init__(self, profile: Profile):
@@ -66,7 +66,7 @@ class Measured:
         return undisturbed(real.measure_curve(asks[model], served.MEASURED, other=asks[other], repetitions=repetitions))
 
     def took(self, candidates: int, others_busy: float) -> dict[str, float]:
-        """{curve: microseconds of a request} on a core beside others, of which such a share is busy."""
+        """{curve: microseconds of a request} on a core beside others, of which this share is busy."""
         curves = {"main": self.main.beside(others_busy), "variant": self.variant.beside(others_busy)}
         means = {name: MICROS * curve.mean(candidates) for name, curve in curves.items()}
         return means | {f"{name}, p99": means[name] * float(np.percentile(curve.spread, 99)) for name, curve in curves.items()}
@@ -75,14 +75,13 @@ class Measured:
         """The simulated machine.
 
         Args:
-            cores: None: by the profile. crowding: how many times as much as measured here cores slow each other down.
-            options: as of `Experiment`.
+            cores: None: by the profile. crowding: factor on the measured slowdown between cores. options: as in `Experiment`.
         """
         loads = Experiment(crowding=crowding, **options).loads(self.main, self.variant)
         return Machine({model: limited(load) for model, load in loads.items()}, cores or self.cores, self.requests)
 
     def on_two_cores(self, latencies: Latencies, together: bool) -> dict[str, float]:
-        """{model: its mean latency by the queue over that on two real cores}, which are busy for `BUSY` of the time.
+        """{model: its mean latency by the queue, divided by that on two real cores}, which are busy for `BUSY` of the time.
 
         The real one is the median of the means of `PARTS` of the time: where something else stalls the machine, it spoils a part.
         """
@@ -99,25 +98,26 @@ class Measured:
 
 
 def undisturbed(curve: ServiceCurve) -> ServiceCurve:
-    """Without the slowest times, `SLOWEST` of them, and without what the learner's queue does not know: cold and rested cores."""
+    """The curve without the slowest times, the fraction `SLOWEST`, and without effects that the learner's queue does not
+    model: cold and idle cores.
+    """
     kept = np.sort(curve.spread)[: math.ceil((1 - SLOWEST) * len(curve.spread))]
     by = float(kept.mean())
     return ServiceCurve(curve.fixed * by, curve.per_row * by, crowding=curve.crowding, spread=tuple((kept / by).tolist()))
 
 
 def limited(load: Load) -> Load:
-    """99 of 100 are to be answered within `PATIENCE` times what 99 of 100 take without a queue."""
+    """A load whose limit is `PATIENCE` times the time in which 99 of 100 requests are answered without a queue."""
     alone = np.outer([load.curve.mean(rows) for rows in load.rows], load.curve.spread)
     return replace(load, within=PATIENCE * float(np.percentile(alone, 99)))
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Models' loads on one core's worth of work, and the machine that gets them.
+    """The models' loads, scaled to one busy core, and the machine that gets them.
 
     Attributes:
-        loads: {model: its requests}; the first is the main model.
-        requests: drawn in all.
+        loads: {model: its requests}; the first is the main model. requests: total number of drawn requests.
     """
 
     loads: Mapping[str, Load]
@@ -129,7 +129,7 @@ class Machine:
         return next(iter(self.loads))
 
     def limit(self, model: str) -> float:
-        """Microseconds in which 99 of 100 are to be answered."""
+        """Microseconds within which 99 of 100 requests must be answered."""
         return MICROS * self.loads[model].within
 
     def at(self, load: float) -> dict[str, Load]:
@@ -141,7 +141,7 @@ class Machine:
         """{model: due and service of its requests, whole microseconds}.
 
         Args:
-            slow: the last variant takes so many times as long.
+            slow: factor on the last variant's times.
         """
         loads, rng, found = self.at(load), np.random.default_rng(0), {}
         seconds = self.requests / sum(each.per_second for each in loads.values())
@@ -153,7 +153,7 @@ class Machine:
         return found
 
     def simulated(self, latencies: Latencies, pools: Sequence[Pool], load: float, slow: float = 1.0) -> dict[str, np.ndarray]:
-        """{model: how long each of its requests took, microseconds}; one queue per pool. The first don't count: see `settled`."""
+        """{model: duration of each of its requests, microseconds}; one queue per pool. The first don't count: see `settled`."""
         drawn, found = self.drawn(load, slow), {}
         for pool in pools:
             due, service = (np.concatenate(times) for times in zip(*(drawn[model] for model in pool.models)))
@@ -165,13 +165,13 @@ class Machine:
         return found
 
     def p99s(self, latencies: Latencies, pools: Sequence[Pool], load: float, slow: float = 1.0) -> dict[str, float]:
-        """{"main" and "variants": p99 over the limit}; of the variants, that of the worst."""
+        """{"main" and "variants": p99 divided by the limit}; for the variants, that of the worst."""
         found = self.simulated(latencies, pools, load, slow)
         over = {model: float(np.percentile(took, 99)) / self.limit(model) for model, took in found.items() if len(took)}
         return {"main": over.pop(self.main), "variants": max(over.values())}
 
     def main_p99(self, latencies: Latencies, load: float) -> Callable[[int], float]:
-        """n -> the main model's p99 on n cores of its own, microseconds."""
+        """A function n -> the main model's p99 on n dedicated cores, in microseconds."""
         due, service = self.drawn(load)[self.main]
         return lambda n: float(np.percentile(np.asarray(latencies(due.tolist(), service.tolist(), n))[settled(due)], 99))
 
@@ -181,11 +181,11 @@ class Machine:
         return found | {"yours": functools.partial(self.dedicated, main_cores, latencies)}
 
     def pools(self, policy: str, load: float) -> list[Pool]:
-        """Of a policy of the package for such a load."""
+        """The pools of one of the package's policies for this load."""
         return allocation.POLICIES[policy](self.at(load), self.cores)
 
     def dedicated(self, main_cores: Callable, latencies: Latencies, load: float) -> list[Pool] | None:
-        """Pools by the learner's rule; None where that finds none."""
+        """The pools by the learner's rule; None if it finds none."""
         work = {model: each.work for model, each in self.at(load).items()}
         others = tuple(model for model in self.loads if model != self.main)
         busy = sum(work[model] for model in others)
@@ -204,12 +204,12 @@ class Machine:
 
 
 def settled(due: np.ndarray) -> np.ndarray:
-    """Which requests count: queues begin empty, so those of the first `WARM_UP` of the time don't."""
+    """Marks the requests that count. Queues begin empty, so requests of the first part of the time, `WARM_UP`, don't."""
     return due >= WARM_UP * due.max(initial=0)
 
 
 def waits(cores: int, utilization: float) -> float:
-    """The mean wait for one of so many cores, in mean service times, if both gaps and service times are exponential (M/M/c)."""
+    """The mean wait for one of this number of cores, in mean service times, if gaps and service times are exponential (M/M/c)."""
     return chance_to_wait(cores, cores * utilization) / (cores * (1 - utilization))
 
 

@@ -18,7 +18,7 @@ from ctrlab.lessons.topics.fleet.deliveries import Broken, Late, Script, Scripte
 from ctrlab.lessons.check import CheckFailed, call
 
 DEVIATIONS = 5
-"""By which a count may differ from its mean: a right answer does so once in a million checks."""
+"""Standard deviations by which a count may differ from its mean; a right answer exceeds them once in a million checks."""
 USERS, MANY = 3_000, 100_000
 HASH = "hash the experiment and the user together, and let the hash say where in 0 to 100 % the user is"
 EVEN = "an arm begins where the one before it ends; places are even from 0 to 100, and a byte modulo 100 is not"
@@ -57,7 +57,7 @@ def _users(count: int, rng: np.random.Generator) -> list[str]:
 
 
 def _percents(rng: np.random.Generator) -> Iterator[tuple[str, dict[str, float], int]]:
-    """(what it is, {arm: percent}, users)."""
+    """The cases: (description, {arm: percent}, users)."""
     yield "two halves", {"control": 50, "new": 50}, USERS
     yield "nine of ten", {"control": 90, "new": 10}, USERS
     yield "one arm", {"all": 100}, 50
@@ -126,7 +126,7 @@ def _require_share(found: float, share: float, count: int, rule: str, where: str
 
 
 def _require_independent(answer: Callable, rng: np.random.Generator) -> None:
-    """The halves of any two experiments cross each other."""
+    """Requires that the halves of any two experiments are independent."""
     users, first = _users(USERS, rng), int(rng.integers(1e6))
     names = [f"ranking-{first + n}" for n in range(4)] + ["", "ranking", "gniknar", "RANKING"]
     halves = {"a": 50, "b": 50}
@@ -143,7 +143,7 @@ def _require_independent(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _require_calm(answer: Callable, rng: np.random.Generator) -> None:
-    """More percent for an arm take users in, and let nobody go."""
+    """Requires that a larger percentage of an arm adds users to it, and removes none."""
     users, experiment = _users(USERS, rng), f"exp-{rng.integers(1e9)}"
     before = _asked(answer, users, experiment, {"control": 90, "new": 10}, "an arm that grows")
     after = _asked(answer, users, experiment, {"control": 75, "new": 25}, "an arm that grows")
@@ -159,7 +159,7 @@ def _require_calm(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _require_same_elsewhere(answer: Callable, elsewhere: Callable, rng: np.random.Generator) -> None:
-    """A second server, which has another PYTHONHASHSEED and has seen nobody, agrees."""
+    """Requires that a second server agrees, which has another PYTHONHASHSEED and has seen no user."""
     users, experiment = _users(500, rng), f"exp-{rng.integers(1e9)}"
     halves = {"a": 50, "b": 50}
     here = _asked(answer, users, experiment, halves, "one server")
@@ -258,7 +258,7 @@ def _outcome(answer: Callable, script: Script, case: str) -> tuple[str, Scripted
 
 
 def _scripts(rng: np.random.Generator) -> Iterator[tuple[str, Script]]:
-    """(what it is, the script)."""
+    """The cases: (description, the script)."""
     count = itertools.count(int(rng.integers(1e6)))
 
     def script(*steps: Sequence[tuple[str, int]], outcomes: Sequence[str] = ()) -> Script:

@@ -47,7 +47,7 @@ Deliver = Callable[[str, object], object]
 
 
 def deliver_by_the_rules(request, fleet):
-    """The definition: as `ctrlab.fleet.instances.front` does it."""
+    """The definition: what `docs/deploy/haproxy.cfg` does, and waiting."""
     broken = 0
     while True:
         ready = [each for each in fleet.instances() if each.state == "ready"]
