@@ -27,7 +27,7 @@ FOREIGN = (
     "ctrlab.server.bench.stock_server",
 )
 """They run in the environments of other libraries."""
-SERVER = ("ctrlab.server", "ctrlab.cli.serve", "ctrlab.fleet.instances")
+SERVER = ("ctrlab.server", "ctrlab.cli.serve")
 """They need the extra `serve`."""
 WORKBOOK = ("ctrlab.lessons", "ctrlab.profiling.charts", "ctrlab.race.figures")
 LOCK_LINES = (ROOT / "requirements.lock").read_text().splitlines()
@@ -75,7 +75,7 @@ def test_conda_takes_the_lock_and_the_same_python():
 
 
 def test_ci_calls_the_readme_s_test_command():
-    assert "make test test-native test-notebooks\n" in (ROOT / ".ci/run").read_text()
+    assert "make lint test-python test-native test-notebooks\n" in (ROOT / ".ci/run").read_text()
     assert all(f"    make {target} " in (ROOT / "README.md").read_text() for target in ("test", "test-native", "test-notebooks"))
 
 

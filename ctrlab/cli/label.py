@@ -25,7 +25,7 @@ def command(
     if (version is None) != remove:
         raise CtrlabError("A label gets a version, or is taken away by --remove; name one of the two.")
     import_tensorflow()
-    from ctrlab.serving.labels import set_label
+    from ctrlab.serving.version_labels import set_label
 
     labels = set_label(folder, label, version)
     console().print(", ".join(f"{name}: {number}" for name, number in labels.items()) or "No labels.")

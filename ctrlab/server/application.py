@@ -82,8 +82,6 @@ class Application:
 
     serves = ""
     """The existing paths, for the message about an unknown path."""
-    once: frozenset[bytes] = frozenset()
-    """Headers that a request may have at most once, because two could contradict each other."""
 
     def __init__(
         self, token: str, refuse: Callable[[str, str, str], None], most_bytes: int = 64 << 20, body_seconds: float = 30.0
@@ -130,9 +128,6 @@ class Application:
         path, allowed = scope["path"], []
         asked = "GET" if scope["method"] == "HEAD" else scope["method"]  # whose body the connection leaves out
         headers = dict(scope["headers"])
-        for name in self.once & headers.keys():
-            if sum(name == given for given, _ in scope["headers"]) > 1:
-                raise Wrong(400, f"A request has the header {name.decode().title()} once; received it several times.")
         for method, pattern, handler in self.routes:
             if found := pattern.fullmatch(path):
                 if method == asked:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
-from ctrlab.serving.labels import read_labels
 from ctrlab.serving.processor import Code, Processor, Refused
+from ctrlab.serving.version_labels import read_labels
 from ctrlab.serving.versions import versions
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from ctrlab.cli import app
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.server.served import ServedModel
 from ctrlab.serving import warm_up, wire
-from ctrlab.serving.labels import FILE, read_labels, set_label
 from ctrlab.serving.processor import Refused
+from ctrlab.serving.version_labels import FILE, read_labels, set_label
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from trainers import Trainer, published
 from ctrlab import serving
 from ctrlab.embedding.formats.folder_lock import FolderLock
 from ctrlab.errors import CtrlabError
-from ctrlab.serving.labels import FILE, label_lock, read_labels, set_label
 from ctrlab.serving.processor import Processor
 from ctrlab.serving.publishing_folder import LOCKED
+from ctrlab.serving.version_labels import FILE, label_lock, read_labels, set_label
 from ctrlab.serving.versions import LEFTOVER, hide, new_version, sweep, versions
 
 
@@ -185,7 +185,7 @@ def test_a_version_that_gets_a_label_is_not_deleted_meanwhile(trainer, tmp_path,
             published(publisher)
             return found
 
-        monkeypatch.setattr("ctrlab.serving.labels.verify", slow)
+        monkeypatch.setattr("ctrlab.serving.version_labels.verify", slow)
         assert set_label(folder, "stable", 1) == {"stable": 1}
         serving.verify(folder / "1")
         for _ in range(2):

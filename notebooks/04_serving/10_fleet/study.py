@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextlib
 import re
 import secrets
+import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
-from ctrlab.lessons.topics.fleet.deliveries import Broken, Deliver, Late, Life, Refused, Seen
+from ctrlab.lessons.topics.fleet.deliveries import Broken, Deliver, Late, Life, Refused, Seen, deliver_by_the_rules
+from ctrlab.lessons.topics.fleet.servers import Instance, Servers, State
 
 from ctrlab.errors import CtrlabError
 from ctrlab.fleet.allocation import predicted
 from ctrlab.fleet.curve import Load, ServiceCurve
 from ctrlab.fleet.exported import Exported
-from ctrlab.fleet.instances import upstream
-from ctrlab.fleet.instances.instance import Instance, State
-from ctrlab.fleet.instances.plan import Plan
-from ctrlab.fleet.instances.run import Fleet, Running, running
-from ctrlab.load import arrivals, client, server
+from ctrlab.load import arrivals, client
+from ctrlab.load.answers import HttpAnswer
+from ctrlab.load.connection import Connection, NoAnswer
 from ctrlab.profiles import Profile
-from ctrlab.serving.labels import set_label
+from ctrlab.serving.version_labels import set_label
 
 ArmOf = Callable[[str, str, Mapping[str, float]], str]
 """(user, experiment, percents) -> the arm."""
@@ -36,6 +37,8 @@ ROWS = 16
 CLIENTS = 32
 MOST_SECONDS = 20.0
 """A request waits no longer."""
+START_SECONDS = 300.0
+"""In which the instances are ready."""
 DRAWN_SECONDS = 0.25
 SPREAD = (0.6, 0.8, 1.0, 1.2, 1.4)
 """Of a call's time, around its mean."""
@@ -125,16 +128,15 @@ class RealFleet:
         for arm in arms:
             set_label(self._folder, arm, 1)
         self.token = secrets.token_hex(16)
-        plan = Plan({"all": self._folder}, instances=instances, token=self.token, seconds=MOST_SECONDS)
-        fleet = Fleet(plan, tell=lambda line: None)
+        command = [sys.executable, "-m", "ctrlab", "serve", str(self._folder), "--port", "0", "--grpc-port", "0"]
+        self.servers = Servers(command, instances, self.token)
+        self._held.callback(self.servers.close)
         self._pool = self._held.enter_context(ThreadPoolExecutor(CLIENTS, "ctrlab-lesson"))
-        self._starts: Future[Running] = self._pool.submit(self._held.enter_context, running(fleet))
-        self._instances = {instance.name: instance for instance in fleet.instances}
         atexit.register(self.close)
 
     @property
     def names(self) -> list[str]:
-        return list(self._instances)
+        return list(self.servers.all)
 
     def wait_until_ready(self) -> None:
         """Until each instance takes requests.
@@ -142,15 +144,15 @@ class RealFleet:
         Raises:
             CtrlabError: one can't start.
         """
-        self._fleet = self._starts.result()
-        self._fleet.do(self._until(lambda: all(each.state is State.READY for each in self._instances.values())))
+        if not self.servers.wait_until(lambda: set(self.servers.states()) == {State.READY}, START_SECONDS):
+            raise CtrlabError(f"Each instance is ready within {START_SECONDS:g} s; they are {', '.join(self.servers.states())}.")
 
     def _ready(self) -> list[Instance]:
-        return [each for each in self._instances.values() if each.state is State.READY]
+        return [each for each in self.servers.all.values() if each.state is State.READY]
 
     def kill(self, name: str) -> None:
         """Ends an instance's process at once, as a machine's failure does."""
-        self._fleet.kill(name)
+        self.servers.kill(name)
 
     def release(self, arm: str) -> None:
         """Exports a new version, and gives the arm's label to it."""
@@ -165,12 +167,12 @@ class RealFleet:
         return found
 
     def medians(self, calls: int) -> dict[str, float]:
-        """Seconds of a request to an instance, and of one that goes through the package's own front, in turns."""
-        ports = {"an instance": self._ready()[0].upstream.port, "the front": self._fleet.port}
+        """Seconds of a request to an instance, and of one that goes through a front, in turns."""
         post = client.post(f"/v1/models/{NAME}:predict", self._body, self.token)
-        took: dict[str, list[float]] = {name: [] for name in ports}
         with contextlib.ExitStack() as held:
-            lines = {n: held.enter_context(server.Connection(client.Target("127.0.0.1", port))) for n, port in ports.items()}
+            ports = {"an instance": self._ready()[0].port, "the front": held.enter_context(_front(self))}
+            took: dict[str, list[float]] = {name: [] for name in ports}
+            lines = {n: held.enter_context(Connection(client.Target("127.0.0.1", port))) for n, port in ports.items()}
             for _ in range(calls):
                 for name, line in lines.items():
                     begun = time.perf_counter()
@@ -217,19 +219,16 @@ class RealFleet:
         """Stops all instances."""
         atexit.unregister(self.close)
         RealFleet._last = None
-        if not self._starts.cancel():
-            with contextlib.suppress(CtrlabError):
-                self._starts.result()
         self._held.close()
 
     def _asked(self, deliver: Deliver, arm_of: Callable[[str], str], user: str, begun: float, due: float) -> Answer:
         arm = arm_of(user)
         path = f"/v1/models/{NAME}/labels/{quote(arm)}:predict"
         try:
-            name, reply = deliver(self._body, _Line(self, path, begun + due + MOST_SECONDS))
+            name, reply = deliver(self._body, _Line(self.servers, path, begun + due + MOST_SECONDS))
         except CtrlabError as problem:
             return Answer(due, time.monotonic() - begun - due, user, arm, why=type(problem).__name__)
-        version = int(dict(reply.headers).get(b"x-model-version", 0))
+        version = int(reply.headers.get(b"x-model-version", 0))
         why = "" if reply.status == 200 else f"status {reply.status}"
         return Answer(due, time.monotonic() - begun - due, user, arm, name, version, why)
 
@@ -239,38 +238,53 @@ class RealFleet:
             chart.add(name, now, sum(each.instance == name for each in done))
         chart.add("failed", now, sum(bool(each.why) for each in done))
 
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        while not holds():
-            await self._fleet.fleet.front.changed.wait()
-
 
 class _Line:
-    """The fleet, as one request sees it."""
+    """The servers, as one request sees them."""
 
-    def __init__(self, fleet: RealFleet, path: str, ends: float):
-        self._fleet, self._path, self._ends, self._states = fleet, path, ends, []
+    def __init__(self, servers: Servers, path: str, ends: float):
+        self._servers, self._path, self._ends = servers, path, ends
+        self._states: list[State] = []
 
     def instances(self) -> list[Seen]:
-        seen = [Seen(each.name, each.state.value, each.inside) for each in self._fleet._instances.values()]
-        self._states = [each.state for each in seen]
+        seen = [Seen(each.name, each.state.value, each.inside) for each in self._servers.all.values()]
+        self._states = [State(each.state) for each in seen]
         return seen
 
-    def send(self, request: bytes, name: str) -> tuple[str, upstream.Reply]:
+    def send(self, request: bytes, name: str) -> tuple[str, HttpAnswer]:
         """The name of the instance, and what it answered."""
-        front, instance = self._fleet._fleet.fleet.front, self._fleet._instances[name]
-        if instance.upstream is None:
-            raise Refused(f"Instance {name} has no port yet.")
-        headers = [(b"authorization", f"Bearer {self._fleet.token}".encode()), (b"content-type", b"application/json")]
         try:
-            return name, self._fleet._fleet.do(front.ask(instance, "POST", self._path, headers, request))
-        except upstream.Broken as broken:
-            raise (Broken if broken.sent else Refused)(str(broken)) from None
+            return name, self._servers.send(name, self._path, request)
+        except NoAnswer as problem:
+            raise (Broken if problem.sent else Refused)(str(problem)) from None
 
     def wait(self) -> None:
-        def changed() -> bool:
-            return [each.state.value for each in self._fleet._instances.values()] != self._states
+        if not self._servers.wait_until(lambda: self._servers.states() != self._states, self._ends - time.monotonic()):
+            raise Late("There is no more time.")
 
-        try:
-            self._fleet._fleet.do(asyncio.wait_for(self._fleet._until(changed), self._ends - time.monotonic()))
-        except TimeoutError:
-            raise Late("There is no more time.") from None
+
+@contextlib.contextmanager
+def _front(fleet: RealFleet) -> Iterator[int]:
+    """The port of a front that hands each request on by the rules of exercise 2, until the block ends."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version, wbufsize = "HTTP/1.1", -1  # an answer's head and body leave together
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            _, answer = deliver_by_the_rules(body, _Line(fleet.servers, self.path, time.monotonic() + MOST_SECONDS))
+            self.send_response(answer.status)
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        def log_message(self, *_) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as front:
+        front.daemon_threads = True
+        thread = threading.Thread(target=front.serve_forever, daemon=True)
+        thread.start()
+        yield front.server_port
+        front.shutdown()
+        thread.join()

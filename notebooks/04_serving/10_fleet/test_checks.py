@@ -1,11 +1,11 @@
 """The check of the lesson on fleets that splits users among arms, against right answers and every kind of wrong one."""
 
 import hashlib
+import os
 import random
 import subprocess
 import sys
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -222,5 +222,5 @@ def test_an_answer_without_a_source_is_told_so():
 
 def test_a_right_answer_passes_in_a_program_that_has_not_imported_tensorflow():
     """Its import draws random numbers, and the check is who imports it."""
-    program = "import test_fleet_checks as own; own.check.run(own.LESSON, 1, own.arm_of)"
-    subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True)
+    program = "from ctrlab.lessons.topics.fleet import test_checks as own; own.check.run(own.LESSON, 1, own.arm_of)"
+    subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, check=True)

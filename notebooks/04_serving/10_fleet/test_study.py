@@ -7,7 +7,7 @@ from ctrlab.lessons.topics.fleet.deliveries import Broken, Late, Life, Replayed,
 
 from ctrlab import profiles
 from ctrlab.errors import CtrlabError
-from ctrlab.fleet.instances.split import Split
+from ctrlab.server import Split
 
 
 def arm_of(user, experiment, percents):
