@@ -1,4 +1,6 @@
-"""What tests share: TensorFlow's quiet start, the real samples where they are, small batches, and kills that must be survived."""
+"""Fixtures that tests share: TensorFlow's quiet start, the real samples if they exist, small batches, and kills that must be
+survived.
+"""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What each case costs: CPU seconds of the tests' process and of those that it starts. A plugin of pytest.
+"""The cost of each case: CPU seconds of the tests' process and of those that it starts. A plugin of pytest.
 
 `slow.txt` lists the cases that take over half a second by themselves, with the seconds that they were once seen to take. From it
 `--quick` knows what to leave out, every run knows which file to start first, and a case that is slow and not listed is shown at

@@ -21,6 +21,6 @@ def few(schema):
 
 
 def kinds(schema) -> set:
-    """What columns there are, by which the code for one differs from that for another."""
+    """The kinds of columns for which code differs."""
     found = {(type(c), getattr(c, "encoding", ""), getattr(c, "transform", "")) for c in schema.columns}
     return found | {(type(c), "wide") for c in schema.columns if c.name in schema.wide}

@@ -111,7 +111,7 @@ class Popen(_Cold):
 
 
 def run(args, *, input=None, capture_output=False, timeout=None, check=False, **options) -> subprocess.CompletedProcess:
-    """As `subprocess.run`."""
+    """Like `subprocess.run`, but the command runs in a forked process."""
     if input is not None:
         options["stdin"] = subprocess.PIPE
     if capture_output:
@@ -150,7 +150,7 @@ class _Either(Popen):
 
 
 class _Heir(_Either):
-    """What a forked child starts: a fork of itself, until TensorFlow has run in it."""
+    """The process that a forked child starts: a fork of itself, until TensorFlow has run in it."""
 
     _internal_poll, _wait = _Cold._internal_poll, _Cold._wait
 
@@ -248,7 +248,9 @@ def serve(connection: int) -> tuple[dict, list[int]]:
 
 
 def import_all() -> None:
-    """What programs take longest to import. Nothing here may start TensorFlow's runtime: its threads would not be in a child."""
+    """Imports the modules that take longest. Nothing here may start TensorFlow's runtime, because a child would not have its
+    threads.
+    """
     import gc
 
     import keras  # noqa: F401

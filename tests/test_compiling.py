@@ -1,4 +1,4 @@
-"""What a compiler makes: once for each state of what it reads, whole or not at all, and every refusal one sentence."""
+"""Compiled files are made once per state of their sources, completely or not at all, and each refusal is one sentence."""
 
 import subprocess
 import sys

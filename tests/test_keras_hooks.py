@@ -1,4 +1,4 @@
-"""What we use of Keras's and TensorFlow's own names: the installed versions have it, and it does what we take it for.
+"""The private names of Keras and TensorFlow that we use: the installed versions have them, and they do what we expect.
 
 A failure names the hook; `ctrlab/keras_hooks.py` says what it is for.
 """

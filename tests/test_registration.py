@@ -20,7 +20,7 @@ KEYS = np.random.default_rng(0).integers(-50, 50, (64, 3))
 
 
 def fresh(code: str, *arguments) -> str:
-    """What a new process prints."""
+    """The output of a new process."""
     ran = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
@@ -177,7 +177,7 @@ def test_the_tables_are_there(tmp_path):
 
 
 def test_a_tensorflow_that_is_installed_under_another_name():
-    """As tensorflow-cpu is: there is no distribution "tensorflow" to ask for its version."""
+    """With tensorflow-cpu, for example, there is no distribution "tensorflow" with a version."""
     code = """
 import importlib.metadata
 known = importlib.metadata.version

@@ -1,4 +1,4 @@
-"""What holds of all generators: types, determinism, lists that belong together, and words that belong to ids."""
+"""Properties of all generators: types, determinism, lists that belong together, and words that belong to ids."""
 
 import itertools
 

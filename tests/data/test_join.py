@@ -107,7 +107,7 @@ def test_times_without_a_zone_are_utc_and_finer_ones_are_cut(places):
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_it_is_what_the_definition_says(tmp_path_factory, data):
-    """For each example: the largest label of its id and row within a window of its time, else 0."""
+    """Each example must get the largest label of its id and row within a window of its time, else 0."""
     ids, seconds = st.sampled_from("abcd"), st.integers(0, 40)
     scored = data.draw(st.lists(st.tuples(ids, st.integers(0, 2), seconds), min_size=1, max_size=12, unique_by=lambda r: r[:2]))
     came = data.draw(st.lists(st.tuples(ids, st.integers(0, 2), seconds, st.sampled_from([0.0, 1.0])), max_size=12))

@@ -273,7 +273,9 @@ def test_the_op_refuses_what_python_never_asks_for(tmp_path):
 @pytest.mark.parametrize("lists", ["ragged", "text"])
 @pytest.mark.parametrize("type", [pa.float64(), pa.float32(), pa.float16()])
 def test_a_bad_number_is_found_wherever_it_lies(tmp_path, type, lists):
-    """In any row group and block of a file, in numbers of any width, alone or in a list, beside missing ones."""
+    """A bad number is placed in any row group and block of a file, in numbers of any width, alone or in a list, beside missing
+    ones.
+    """
     schema, rows, path = Schema("odd", (Label("y"), Numeric("x"), NumericList("hours"))), 70_000, tmp_path / "rows.parquet"
     for name in ("x", "hours"):
         for row in (0, 7, 65_535, 65_536, 69_999):

@@ -27,7 +27,7 @@ def start_workers(count: int, program: str, *arguments, addresses=None, **option
 
 
 def run_workers(count: int, program: str, *arguments, **options) -> list[str]:
-    """What each prints. They must end well."""
+    """The output of each worker. All must end with success."""
     started = start_workers(count, program, *arguments, **options)
     try:
         said = [worker.communicate(timeout=LIMIT_SECONDS) for worker in started]

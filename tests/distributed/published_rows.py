@@ -1,4 +1,4 @@
-"""What a server has of a published version and its updates, read without the code that serves it."""
+"""The rows that a server has from a published version and its updates, read without the code that serves them."""
 
 from pathlib import Path
 

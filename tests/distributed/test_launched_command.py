@@ -1,4 +1,6 @@
-"""What a launcher may start on each worker: a `ctrlab train` that goes on when it is started again. Else it starts none."""
+"""The commands that a launcher may start on each worker: a `ctrlab train` that resumes when it is started again. Others are
+refused.
+"""
 
 import pytest
 import typer

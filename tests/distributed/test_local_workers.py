@@ -144,7 +144,7 @@ def notebook():
 
 
 def test_a_notebooks_functions_arrive_in_another_process_as_they_were(notebook):
-    """With other functions, a module and a number that they use, their defaults, themselves and their closure."""
+    """They arrive with the functions, a module and a number that they use, their defaults, themselves and their closure."""
     right = (notebook["ask"](4).tolist(), notebook["outer"](7)(4))
     code = "import pickle, sys; f, g = pickle.loads(sys.stdin.buffer.read()); print((f(4).tolist(), g(4)))"
     data = packed((notebook["ask"], notebook["outer"](7)))

@@ -121,7 +121,7 @@ def small_and_quick(monkeypatch):
 
 
 def one_by_one(name, source, folder):
-    """What the converter without an engine makes of a file."""
+    """The result of the converter without an engine for a file."""
     out = folder / "one.parquet"
     return out, convert(name, source, out)
 
@@ -201,14 +201,14 @@ def test_generated_rows_and_their_ceiling_are_those_of_one_process(tmp_path):
 
 
 def position(folder: Path) -> int:
-    """That of the last whole save; -1 before the first."""
+    """The position of the last complete save; -1 before the first."""
     with contextlib.suppress(FileNotFoundError, IndexError):
         return json.loads((folder / "workers.json").read_text())["saves"][0]["position"]
     return -1
 
 
 def last_save(folder: Path) -> dict[str, np.ndarray]:
-    """What two workers saved last, by worker and name."""
+    """The arrays of two workers' last save, by worker and name."""
     assert position(folder) == 8
     found = {}
     for worker in ("worker-0-of-2", "worker-1-of-2"):

@@ -219,7 +219,7 @@ def of_workers(launcher: forked.Popen) -> list[int]:
 
 
 def position(folder) -> int:
-    """That of the last whole save; -1 before the first."""
+    """The position of the last complete save; -1 before the first."""
     try:
         saves = json.loads((folder / "workers.json").read_text())["saves"]
     except FileNotFoundError:
@@ -260,7 +260,7 @@ def test_a_killed_worker_ends_the_others_and_nothing_committed_is_lost(kills, tm
 
 
 def test_a_worker_that_is_killed_while_it_connects_leaves_nobody_behind():
-    """What watches over the wait holds its terminal."""
+    """The process that watches the wait holds the terminal of the worker."""
     started = start_workers(2, "run_worker.py", json.dumps({"spec": SPEC}))
     started[1].kill()
     wait_for(lambda: subprocess.run(["pgrep", "-P", str(started[0].pid)], capture_output=True).stdout)

@@ -67,7 +67,7 @@ def test_constants_are_found_again():
 
 
 def test_threads_of_a_worker_are_part_of_the_fit():
-    """With two each, two workers already wait for each other on two cores, and four wait twice as long."""
+    """With two threads each, two workers already wait for each other on two cores, and four wait twice as long."""
     busy = replace(KNOWN, host=replace(KNOWN.host, threads=2.0))
     found = fit(*made(busy), cores=2)
     assert found.host.threads == 2

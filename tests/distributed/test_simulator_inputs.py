@@ -1,4 +1,4 @@
-"""What no simulation can be made of is refused in one sentence, whichever public name it is given to."""
+"""Inputs that can't be simulated are refused in one sentence, by each public name that takes them."""
 
 import math
 

@@ -1,4 +1,6 @@
-"""What goes wrong on another worker is one sentence on the first worker's terminal, at once: a full disk, too little memory."""
+"""A failure of another worker, such as a full disk or too little memory, is shown at once as one sentence on the first
+worker's terminal.
+"""
 
 import json
 import os
@@ -22,7 +24,7 @@ try:
 except CtrlabError as problem:
     sys.exit(str(problem))
 """
-"""As `ctrlab train --workers 2` starts them."""
+"""A program that starts workers as `ctrlab train --workers 2` does."""
 
 
 def run(fault: str, model: str, *options, **variables) -> tuple[int, list[str]]:

@@ -41,7 +41,7 @@ def files_of(folder: Path, version: int, updates: int) -> list[Path]:
 
 
 def holds_the_save(whole, folder: Path, step: int, version: int, updates: int, merged: Path) -> Rows:
-    """That a version with these updates holds the rows of the workers' save of a step, which is in the model then."""
+    """Requires that a version with these updates holds the rows of the workers' save of a step, which the model then has."""
     model, bundled = whole
     merge_workers(folder / str(step), merged)
     assert restore(merged, model).step == step
@@ -59,7 +59,9 @@ def holds_the_save(whole, folder: Path, step: int, version: int, updates: int, m
 
 
 def answers_as(folder: Path, model, version: int, updates: int) -> None:
-    """That a server answers with a version as the model does. It has compared the workers' answers with its own."""
+    """Requires that a server answers with a version as the model does. The server has compared the workers' answers with its
+    own.
+    """
     columns = inputs_of(model, "text")
     with Processor(folder / "ctr", poll_seconds=0) as processor:
         for features, _ in data.prepare("food_delivery", profile="tiny").read_test(100).take(2):

@@ -92,7 +92,7 @@ class Made:
         return Steps(tuple(measured), tuple(alone)).to_json() | {"machine": MACHINE}
 
     def all(self) -> dict[str, list[dict]]:
-        """Of each bench some."""
+        """Some records of each bench."""
         return {
             "serving": [self.serving("deepfm", "din")],
             "groups": [self.groups("deepfm", "all"), self.groups("din", "stock")],

@@ -13,7 +13,7 @@ Lines = list[list[str]]
 
 
 def wrong(text: str, records: Mapping[str, Sequence[Mapping]]) -> list[str]:
-    """What in a page's tables isn't as the records have it."""
+    """The differences between a page's tables and the records."""
     found = []
     for name, of in records.items():
         there, right = tables_in(text, name), EXPECTED[name](of)

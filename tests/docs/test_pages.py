@@ -1,4 +1,4 @@
-"""What README.md and the guides show runs: each page's Python in one process of its own. Their links lead somewhere."""
+"""The examples of README.md and the guides run, each page's Python in a separate process; and their links have targets."""
 
 import ast
 import inspect
@@ -19,7 +19,7 @@ import reference
 SMALLER = {"docs/own_data.md": ("ROWS, USERS, ITEMS = 30_000, ", "ROWS, USERS, ITEMS = 3_000, ")}
 """A page's number of rows, and the one that it runs with here."""
 THEN = {"README.md": "assert 0 < server.rows() == table.rows()\n"}
-"""What must be true at the end of a page."""
+"""Conditions that must be true at the end of a page."""
 LINKED = [
     *PAGES.values(),
     *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "data/README.md", "notebooks/README.md")),

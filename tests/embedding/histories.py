@@ -37,7 +37,7 @@ def live(table: ReferenceTable, history: list):
 
 
 def as_rows(state: TableState) -> dict[str, dict]:
-    """What a state says, whatever the order of its keys."""
+    """The content of a state as rows, independent of the order of its keys."""
     rows = zip(state.values.tolist(), *(slot.tolist() for slot in state.slots.values()), state.frequencies, state.steps)
     waiting = zip(state.candidate_counts.tolist(), state.candidate_steps.tolist())
     return {

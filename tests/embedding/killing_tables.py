@@ -75,7 +75,7 @@ def train(folder, durable):
 
 
 def beside(run, step):
-    """What others do with the tables while step `step` is saved. The save evicts the same rows, whichever comes first."""
+    """The work of others on the tables while step `step` is saved. The save evicts the same rows, whichever comes first."""
     for table in embedding_variables(run[0]):
         if table.options.eviction:
             table.evict(step)

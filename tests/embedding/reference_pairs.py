@@ -38,7 +38,7 @@ class Pair:
 
 
 def changed(variable, consumer="copy"):
-    """What changed since the consumer's last cut, as one state, in parts of 5 rows; the consumer has it then."""
+    """The changes since the consumer's last cut, as one state, read in parts of 5 rows; then confirms them for the consumer."""
     cut = variable.cut(consumer)
     parts = list(cut.parts(5))
     state = concatenate(parts)

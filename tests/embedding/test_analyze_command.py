@@ -65,7 +65,7 @@ def test_every_key_of_the_tables_wherever_it_is_read_from(saved, call, tmp_path,
 
 
 def test_sums_by_hand():
-    """Of D = 2 with one slot a row takes 36 bytes; a key that is only counted takes 16."""
+    """With D = 2 and one slot, a row takes 36 bytes; a key that is only counted takes 16."""
     item = TableState(
         np.array([1, 2]),
         np.ones((2, 2), np.float32),

@@ -77,7 +77,9 @@ def small(keys=(1, 2), **changes):
 
 
 def test_what_a_delta_says_of_a_key_holds():
-    """By hand: 1 stays, 2 changes, 3 goes, 4 was a candidate and has a row now, 5 went and is counted again."""
+    """Computed by hand: key 1 stays, 2 changes, 3 is removed, 4 was a candidate and has a row now, 5 was removed and is
+    counted again.
+    """
     before = small([1, 2, 3, 5])
     before = replace(before, candidate_keys=np.array([4]), candidate_counts=np.array([9]), candidate_steps=np.array([1]))
     delta = small([2, 4], values=np.full((2, 2), 7, np.float32), removed=np.array([3, 5]))

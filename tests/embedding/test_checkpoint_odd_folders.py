@@ -1,4 +1,4 @@
-"""What may lie in a folder of checkpoints, or happen to it while it is read; and what a run can't save there."""
+"""Odd files in a folder of checkpoints, changes of the folder while it is read, and saves that can't be written there."""
 
 import errno
 import os
@@ -58,7 +58,7 @@ def test_a_folder_whose_name_is_no_text(tmp_path):
 
 
 def test_a_save_that_goes_while_the_folder_is_read(tmp_path, monkeypatch):
-    """With one kept, the run writes the next one and deletes the one that a reader has just seen."""
+    """With `keep` of 1, the run writes the next save and deletes the one that a reader has just seen."""
     run, open_now = new_run(), Link.open
     with Checkpoints(tmp_path, *run, every=1, keep=1, asynchronous=False) as checkpoints:
         train_to(run, 1, checkpoints)
@@ -180,7 +180,7 @@ def test_a_save_that_can_t_be_read_is_passed_over(tmp_path, refusing):
 
 
 def test_nothing_goes_where_a_save_can_t_be_opened(tmp_path, refusing):
-    """Of one that can't be opened nobody knows which it follows."""
+    """If a save can't be opened, the save that it follows is unknown."""
     run = new_run()
     with Checkpoints(tmp_path, *run, every=1, full_every=4, keep=1, asynchronous=False) as checkpoints:
         train_to(run, 2, checkpoints)

@@ -77,7 +77,7 @@ def test_merged_deltas_take_the_place_of_those_they_are_made_of(five, tmp_path, 
 @settings(max_examples=15, deadline=None)
 @given(table=tables, history=histories, place=st.data())
 def test_what_is_merged_is_what_the_definition_says(table, history, place, tmp_path_factory):
-    """In parts of three rows, from files of which each may have a key as row, candidate or tombstone."""
+    """Merges in parts of three rows, from files that may each have a key as row, candidate or tombstone."""
     folder = tmp_path_factory.mktemp("merged")
     table.changed()
     save, states, paths = Save.full(1, 1, {}), [table.state()], []
@@ -104,7 +104,7 @@ def written(folder, save, state):
 
 
 def narrow(state):
-    """As a file gives it: float32."""
+    """A state as a file gives it, with float32 numbers."""
     return from_arrays(to_arrays("item", state, delta=True), "")["item"]
 
 

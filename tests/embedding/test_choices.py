@@ -1,4 +1,4 @@
-"""Which tables get the embedding that was asked for, and what is said of the others; which ids are keys."""
+"""The tables that get the requested embedding, the reasons for the others, and the ids that are keys."""
 
 import numpy as np
 import pytest

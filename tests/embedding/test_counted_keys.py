@@ -27,7 +27,9 @@ def int64(numbers):
 
 
 def gradient(variable, keys, rows, times=(), layout=LAYOUT):
-    """Of a loss whose gradient for each key of each column is its row: keys and times int64 [C] of [N], rows [C] of [N, D]."""
+    """The gradient of a loss whose gradient for each key of each column is its row: keys and times int64 [C] of [N], rows [C]
+    of [N, D].
+    """
     columns = [tf.RaggedTensor.from_row_lengths(k, [tf.size(k, tf.int64)]) for k in map(int64, keys)]  # of any lengths
     with tf.GradientTape() as tape:
         found = table_ops.grouped([variable], columns, layout, True, times)
@@ -40,7 +42,7 @@ def rows_of(keys, seed):
 
 
 def sent_each_time(rows, times):
-    """For each occurrence a row: that of its key, then zeros."""
+    """The gradients with one row per occurrence: first the row of the key, then zeros."""
     return np.concatenate([np.pad(row[None], ((0, n - 1), (0, 0))) for row, n in zip(rows, times)] or [np.zeros((0, DIM), "f4")])
 
 

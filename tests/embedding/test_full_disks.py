@@ -18,7 +18,7 @@ MET = {
     TRAINING: {"calls refused", "refusals"},
     EVICTIONS: {"calls refused", "refusals"},
 }
-"""What the seeds of a program must have counted, some of them, lest they hold on a disk that refuses nothing."""
+"""Events that some seeds of a program must have counted, because otherwise the disk has refused nothing."""
 
 
 @pytest.fixture(scope="module")

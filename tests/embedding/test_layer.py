@@ -92,7 +92,7 @@ WAYS = {
 @pytest.mark.parametrize("admission", [CounterFilter(2), BloomFilter(2, expected_keys=1_000)], ids=["candidates", "filter"])
 @pytest.mark.parametrize("save", WAYS.values(), ids=WAYS)
 def test_a_table_too_large_for_one_piece_is_refused(tmp_path, monkeypatch, save, admission):
-    """What is stated as 4 GB, here a byte less than the table has."""
+    """The limit of 4 GB is set here to one byte less than the table has."""
     trained = network(options=Options(admission=admission))
     trained.compile(TouchedRows("adam_async", 0.1), loss=keras.losses.BinaryCrossentropy(from_logits=True))
     trained.fit(KEYS[:32], LABELS[:32], verbose=0)
@@ -161,7 +161,7 @@ def test_a_tensorflow_checkpoint_takes_model_and_optimizer(trained, answers, tmp
 
 
 class Worse(keras.callbacks.Callback):
-    """From the second epoch on every step does harm; so the first is the best, whatever was drawn."""
+    """An optimizer whose steps do harm from the second epoch on, so the first epoch is the best for any initial weights."""
 
     def on_epoch_begin(self, epoch, logs=None):
         if epoch:

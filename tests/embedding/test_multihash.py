@@ -72,7 +72,7 @@ def test_quotient_remainder_pairs_are_unique_in_any_run_of_ids(m, first):
 @pytest.mark.parametrize("op", [lookup.baseline, lookup.fused], ids=["stock", "fused"])
 @pytest.mark.parametrize("choice", CHOICES, ids=names)
 def test_embeddings_and_gradients(choice, op):
-    """Of each id a row, through the lookup op; the gradient against finite differences of the reference."""
+    """Looks up a row of each id through the op, and compares the gradient with finite differences of the reference."""
     parts = multihash.parts(choice, 100, 4)
     rng = np.random.default_rng(3)
     ids = rng.integers(0, 100 if choice == Hashed() else RAW_IDS, 12)

@@ -33,7 +33,7 @@ def norm_of(variable, gradient, step, rule=RULE):
 
 
 def traces(variable):
-    """What of a table's statistics a user's calls change: not where the rows are, nor the memory of a table with storage."""
+    """The statistics of a table that a user's calls change: not the place of rows, nor the memory of a table with storage."""
     facts = vars(variable.stats())
     moving = {"rows_below", "bytes", "peak_bytes"} if variable.options.storage else set()
     return {name: fact for name, fact in facts.items() if name not in moving}

@@ -1,4 +1,4 @@
-"""What the options of an embedding variable can't be is said where they are made."""
+"""Invalid options of an embedding variable are refused when they are made."""
 
 import keras
 import pytest

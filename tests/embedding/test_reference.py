@@ -1,4 +1,4 @@
-"""What an embedding variable means, term by term: every number here was worked out by hand."""
+"""The definition of an embedding variable, term by term: every number here was computed by hand."""
 
 import numpy as np
 import pytest

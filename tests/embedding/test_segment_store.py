@@ -80,7 +80,7 @@ def test_a_snapshot_stays_what_it_was(tmp_path):
 
 
 def test_write_amplification_is_bounded(tmp_path):
-    """What was derived: compaction copies at most 2 records for each that it gets rid of."""
+    """The derived bound: compaction copies at most 2 records for each that it removes."""
     rng = np.random.default_rng(1)
     with Store(tmp_path, 3, segment_bytes=20_000, compaction="sync") as store:
         for version in range(200):
@@ -249,7 +249,7 @@ def test_what_is_whole_is_salvaged_from_a_damaged_store(tmp_path):
 
 
 def test_numpy_drops_what_comes_after_a_gap_too(tmp_path):
-    """As a loss of power may leave it: a segment that was not flushed is gone, a later one is there."""
+    """A loss of power may leave this: a segment that was not flushed is gone, but a later one exists."""
     live, left = tmp_path / "live", tmp_path / "left"
     with Store(live, 3, segment_bytes=400, compaction="sync") as store:
         store.put(np.arange(5), np.ones((5, 3)))

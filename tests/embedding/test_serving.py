@@ -1,4 +1,4 @@
-"""What is exported for serving: keys and values, whatever else is saved meanwhile."""
+"""Exports for serving contain keys and values, whatever else is saved meanwhile."""
 
 import threading
 

@@ -28,7 +28,7 @@ class Figures(ctypes.Structure):
 
 
 def figures(container, name):
-    """Of the served table; None where there is none. What is asked here is let go again."""
+    """The figures of the served table; None if there is none. The handle is released again."""
     engine, table, said = ctypes.CDLL(str(_native.ENGINE)), ctypes.c_uint64(), ctypes.create_string_buffer(512)
     buffer = said, ctypes.c_size_t(len(said))
     found = engine.ctrlab_table_find(container.encode(), name.encode(), ctypes.byref(table), *buffer)
@@ -158,7 +158,7 @@ def test_two_exports_are_two_tables(tmp_path):
 
 
 def train(handle):
-    """What would change a table of rows of 4 numbers, each to be called."""
+    """Calls that would change a table with rows of 4 numbers."""
     ops, rows = _native.library().ops, tf.IndexedSlices(tf.ones([1, 4]), tf.constant([1], tf.int64))
     table = SimpleNamespace(name="users", dim=4, resource_handle=handle)
     rule = Rule("sgd")

@@ -309,7 +309,7 @@ sys.exit("the limit does not hold")
 
 
 def test_a_file_of_six_times_the_memory(tmp_path):
-    """What reads all of it at once shows that the limit holds."""
+    """A program that reads the whole file at once fails, which shows that the limit holds."""
     ran = subprocess.run([sys.executable, "-c", IN_LITTLE_MEMORY, tmp_path / "file"], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
 

@@ -46,7 +46,7 @@ def whole(call, tmp_path_factory):
 
 
 def interrupted_after(monkeypatch, steps):
-    """From now on `ctrlab train` is interrupted by Ctrl-C when that many steps are done."""
+    """Makes `ctrlab train` behave as if interrupted by Ctrl-C after this number of steps."""
     own = run.train
 
     def stopped(model, optimizer, batches, most, hooks, step):
@@ -115,7 +115,7 @@ ROWS_BELOW = ["--embedding", "variable", "--memory-rows", "1700", "--epochs", "2
 
 
 def test_rows_come_up_before_the_step_that_reads_them(call, tmp_path, monkeypatch):
-    """Of columns of one id a row, the memory holds the rows of two batches, and most rows lie below it; not so of lists."""
+    """For columns with one id per row, the memory holds the rows of two batches, and most rows lie below it; not for lists."""
     own, stats = run.evaluate, []
 
     def evaluate(model, *options):

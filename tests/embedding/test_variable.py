@@ -130,7 +130,7 @@ def test_a_gradient_that_is_thrown_away_counts_nothing():
 
 
 def test_an_earlier_state_brings_back_its_step():
-    """What evicts by the last step must not go by one that was taken back, or refused."""
+    """Eviction by the last step must not use a step that was taken back or refused."""
     pair = Pair(dim=2, eviction=GlobalStepEviction(10))
     pair.update([1, 2], np.ones((2, 2)))
     state = pair.variable.state()
@@ -146,7 +146,7 @@ def test_an_earlier_state_brings_back_its_step():
 
 
 def test_a_state_without_an_optimizer_meets_it_later():
-    """As when a checkpoint is restored before the first step: slots stay; those of another optimizer begin anew."""
+    """A checkpoint is restored before the first step: its slots stay; those of another optimizer start again."""
     pair = Pair(dim=2, kind="adam_async")
     pair.update([1, 2], np.ones((2, 2)))
     loaded = EmbeddingVariable("loaded", 2)
@@ -217,7 +217,9 @@ def test_ragged_keys_are_looked_up_as_they_lie():
 
 
 def test_memory_is_at_most_thirteen_tenths_of_what_is_kept():
-    """Of key, row, frequency and last step; whatever the number of keys, so also where parts of the index have just grown."""
+    """The limit refers to key, row, frequency and last step. It holds for any number of keys, even if parts of the index have
+    just grown.
+    """
     variable, dim, keys = EmbeddingVariable("items", 16), 16, 0
     while keys < 1_000_000:
         n = 50_000 if keys else 250_000  # below, pages of the shards that are half full count for more

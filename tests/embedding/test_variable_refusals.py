@@ -1,4 +1,4 @@
-"""What an embedding variable and its optimizer refuse, in a sentence, before anything changes."""
+"""An embedding variable and its optimizer refuse invalid calls, in one sentence, before anything changes."""
 
 import copy
 

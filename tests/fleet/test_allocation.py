@@ -60,7 +60,7 @@ def test_the_prediction_beside_the_simulation(cores, busy, spread):
 @pytest.mark.parametrize("crowding", [0.0, 0.5])
 @pytest.mark.parametrize("idle", [0.0, 1e-4])
 def test_what_the_first_model_needs_is_enough(patience, crowding, idle):
-    """With a limit near the service time, where the slow requests wait too, and beside cores that slow it down."""
+    """It is enough with a limit near the service time, if the slow requests wait too, and beside cores that slow it down."""
     curve = ServiceCurve(2e-4, 4e-6, crowding=crowding, idle=idle)
     loads = {"main": load(16.0, curve, (10, 50, 90), patience * curve.mean(50)), "a": load(4.0, curve)}
     pools = dedicated(loads, 48)

@@ -135,7 +135,7 @@ def test_one_that_says_it_is_not_ready_gets_no_more_and_answers_what_is_inside(f
 
 
 def test_requests_of_one_that_hangs_are_answered_once_it_is_killed(fleet):
-    """As systemd's watchdog kills it; meanwhile it gets no more requests."""
+    """It is killed like by systemd's watchdog; meanwhile it gets no more requests."""
     (user,) = users_of("control")
     fleet.instances["control-1"].process.send_signal(signal.SIGSTOP)
     with ThreadPoolExecutor(4) as pool:

@@ -35,7 +35,7 @@ CLIENTS = 64
 HANGS_SECONDS = 3.0
 """After which one that hangs is killed, as systemd's watchdog does."""
 SETTLED = 0.5
-"""Of the time: then memory has its size."""
+"""The fraction of the time after which memory no longer grows."""
 
 
 @dataclass
@@ -87,7 +87,7 @@ def instance_of(answer):
 
 
 def megabytes(pid):
-    """Of memory that a process has for itself."""
+    """Megabytes of memory that a process does not share."""
     return int(re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) / 1024
 
 
@@ -171,7 +171,7 @@ def strike(process, kind):
 
 
 def require_right(load, moments):
-    """That nothing was lost, and each answer is that of its moment."""
+    """Requires that no request was lost, and that each answer is right for its moment."""
     assert [each for each in load.answers if each.status != 200] == [] and len(load.answers) == load.asked
     for each in load.answers:
         found = np.array(json.loads(each.body)["outputs"])

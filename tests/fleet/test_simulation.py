@@ -35,7 +35,7 @@ def test_a_request_alone_takes_what_its_curve_says():
 
 
 def test_a_core_of_another_model_is_cold():
-    """On one core that two models share in turn, half of the requests come after the other model's."""
+    """On one core that two models share equally, half of the requests follow one of the other model."""
     curve = ServiceCurve(1e-3, 0.0, cold=5e-4)
     loads = {name: Load(curve, 1.0, (1,), 1.0) for name in "ab"}
     took = np.concatenate(list(simulate([Pool(1, ("a", "b"))], loads, seconds=5_000.0).values()))

@@ -1,4 +1,4 @@
-"""What a server tells systemd, and the shipped unit."""
+"""A server's messages to systemd, and the shipped unit."""
 
 import asyncio
 import os

@@ -21,6 +21,6 @@ def restored():
 
 @pytest.fixture
 def swapped(monkeypatch):
-    """As if every kernel were the learner's and ran; what the op answers is the test's."""
+    """Pretends that every kernel is the learner's and runs; the test provides the op's results."""
     monkeypatch.setattr(kernel_swap, "swapped", lambda: frozenset(kernel_swap.kernels()))
     monkeypatch.setattr(kernel_swap, "counts", lambda name, call: (call(), kernel_swap.Counts(1, 0))[1])

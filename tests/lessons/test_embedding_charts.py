@@ -8,7 +8,7 @@ from ctrlab.lessons import embedding_charts
 
 
 def test_in_the_records_a_variable_is_no_worse_than_hashing():
-    """On real rows, by the mean over seeds, as far as the seeds' own spread tells; with all ids, and with a quarter of them."""
+    """It holds on real rows, for the mean over seeds within the seeds' own spread; with all ids, and with a quarter of them."""
 
     def aucs(name, way):
         runs = embedding_charts.recorded(name)["runs"]
@@ -51,7 +51,7 @@ def test_gaps_are_those_of_pairs_with_one_seed():
 
 
 def test_a_variable_can_stand_for_a_row_for_each_id():
-    """Of each model by itself, and runs of "perfect" beside it change nothing."""
+    """It holds for each model separately, and runs of "perfect" beside it change nothing."""
     same = {"rows": 100, "rare": 0.1, "drift": 0.05, "collisions": 0.5, "size": 1.0}
     aucs = {("dlrm", "variable"): 0.7, ("dlrm", "hashed"): 0.69, ("dlrm", "perfect"): 0.5, ("wdl", "variable"): 0.6}
     aucs[("wdl", "hashed")] = 0.62

@@ -1,4 +1,4 @@
-"""What holds for the exercises of all lessons: a stub is not judged, and an exercise on a kernel is about the learner's own."""
+"""Properties of the exercises of all lessons: a stub is not judged, and an exercise on a kernel is about the learner's own."""
 
 import pytest
 from solved import solved

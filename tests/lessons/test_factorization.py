@@ -23,7 +23,7 @@ def loss_of(model, ids, labels):
 
 
 def test_a_step_goes_down_the_gradient_of_the_loss():
-    """With SGD of rate 1 the change of a row is the gradient, which differences give too."""
+    """With SGD at rate 1, the change of a row is its gradient, which is compared with finite differences."""
     rng = np.random.default_rng(0)
     ids, labels = batch(rng, rows=8, ids=4)
     warm = FactorizationMachine(COLUMNS)

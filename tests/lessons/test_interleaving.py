@@ -11,7 +11,7 @@ from ctrlab.lessons.interleaving import LOOKS, Stuck, Threads, _Thread, every_or
 
 
 def orders(bodies):
-    """What each order of threads that note their name at each point comes to."""
+    """The result of each order of threads that record their name at each point."""
     seen = []
 
     def run(choose):

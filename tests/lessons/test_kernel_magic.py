@@ -1,4 +1,4 @@
-"""What a %%kernel cell and the learner's stub in it come to."""
+"""The results of a %%kernel cell, and of the learner's stub in it."""
 
 import pytest
 

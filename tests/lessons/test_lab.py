@@ -1,4 +1,4 @@
-"""What `ctrlab lab` does to a working folder, and the server it starts."""
+"""The changes of `ctrlab lab` to a working folder, and the server that it starts."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""What each request took."""
+"""The recorder of request latencies."""
 
 import pytest
 

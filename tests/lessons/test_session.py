@@ -350,7 +350,7 @@ def test_a_solution_that_was_taken_stays_noted_when_the_kernel_starts_again(lab,
 
 @pytest.fixture
 def unwritable(lab, work, monkeypatch):
-    """As if the disk were full."""
+    """Makes writes fail as if the disk were full."""
 
     def full(path, text):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -151,7 +151,7 @@ def _spoil_an_input(question: tuple) -> bool:
 
 
 def usual(right: Callable) -> dict[str, Callable]:
-    """What is wrong for every exercise, made of its right answer. An `Altered` that never altered anything was right."""
+    """Wrong answers for every exercise, made from its right answer. An `Altered` that never altered anything was right."""
     first: list = []
 
     @tf.autograph.experimental.do_not_convert

@@ -72,7 +72,7 @@ def said(body, status=200):
 
 
 def scores(body):
-    """What a model answers to a request by columns."""
+    """A model's answer to a request by columns."""
     rows = len(json.loads(body)["inputs"]["item"])
     return said(json.dumps({"outputs": [[0.5]] * rows}).encode())
 

@@ -1,4 +1,4 @@
-"""What `ctrlab load` says of servers that fail, answer nonsense or refuse, and of runs that are cut or stopped."""
+"""The output of `ctrlab load` about servers that fail, answer nonsense or refuse, and about runs that are cut or stopped."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def run(port, *options, token="a-token", host="127.0.0.1"):
 
 
 def test_the_page_shows_what_failed(tmp_path):
-    """Of the run's requests about half are refused: the page knows no p95 of the others."""
+    """About half of the run's requests are refused, so the page has no p95."""
     refuses = a_model(lambda number, body: FULL if number % 2 else scores(body))
     with serving(refuses) as port:
         code, output = run(port, "--rate", 100, "--seconds", 1, "--html", tmp_path / "f.html", "--json", tmp_path / "f.json")

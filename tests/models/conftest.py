@@ -1,4 +1,4 @@
-"""What the tests of models share: made-up batches."""
+"""Fixtures that the tests of models share: made-up batches."""
 
 import dataclasses
 import functools

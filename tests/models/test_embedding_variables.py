@@ -30,7 +30,7 @@ def schema(name, columns=few):
 
 
 def dense_rows():
-    """Of each word, its row in a table of BUCKETS rows."""
+    """The row of each word in a table of BUCKETS rows."""
     return tf.strings.to_hash_bucket_fast(WORDS, BUCKETS).numpy()
 
 
@@ -127,7 +127,9 @@ def _other_words(values):
 
 @pytest.mark.parametrize("name", ["wdl", "dien"])
 def test_fit_trains_and_files_bring_everything_back(name, batch, tmp_path):
-    """By Keras's own loop; `.keras` keeps rows, counts and slots, and training goes on from them as if it had not stopped."""
+    """Keras's own loop trains; `.keras` keeps rows, counts and slots, and training continues from them as if it had not
+    stopped.
+    """
     options = Options(
         initializer=Initializer("uniform", -0.1, 0.1, seed=5), admission=CounterFilter(2), eviction=L2Eviction(1e-9)
     )

@@ -1,4 +1,4 @@
-"""What a forward pass assigns waits for the step: layers read it at once, and losses are the same."""
+"""Assignments of a forward pass wait for the step: layers read them at once, and losses are the same."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""What holds of all six models, each on a small copy of its own data set."""
+"""Properties of all six models, each on a small copy of its own data set."""
 
 import dataclasses
 import functools
@@ -113,7 +113,7 @@ def test_overfits_256_rows(name, batch, traced):
 
 @pytest.fixture(scope="module", params=MODELS)
 def pair(request, batch, traced):
-    """What training by our step gave, and a model that Keras's `fit` trained, on the same four batches."""
+    """The result of training by our step, and a model that Keras's `fit` trained, on the same four batches."""
     name = request.param
     of = traced(name)
     rows = [batch(of.model.schema, seed=seed) for seed in range(4)]

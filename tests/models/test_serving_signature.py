@@ -35,7 +35,7 @@ def test_a_saved_and_an_exported_model_answer_alike(model, data_set, rungs, smal
 
 
 def test_an_export_has_no_slots(small_batches, tmp_path):
-    """Of embedding variables keys and values alone, though the model has been trained; a checkpoint has the slots."""
+    """For embedding variables it has keys and values only, although the model has been trained; a checkpoint has the slots."""
     schema, batches = small_batches("criteo")
     network = models.build("dlrm", schema, "lookup", embedding={"C1": "variable"})
     step = training.train_step(network, training.make_optimizer(network))

@@ -140,7 +140,9 @@ def test_initial_weights_depend_on_neither_dropout_nor_l2(name):
 
 
 def answers_of(model):
-    """What a model answers from a state and does in one step: loss, logits, gradients of weights, masks drawn, statistics."""
+    """A model's answers from a state, and its changes in one step: loss, logits, gradients of weights, drawn masks,
+    statistics.
+    """
     optimizer = training.make_optimizer(model)
     step = training.train_step(model, optimizer)
 
@@ -168,7 +170,7 @@ def answers_of(model):
 )
 @pytest.mark.parametrize("name", MODELS)
 def test_every_set_of_optimizations_takes_the_same_step(name, embedding, rungs, batch):
-    """With all that can be regularized: masks, penalties and moving statistics are the same, too."""
+    """All kinds of regularization are on: masks, penalties and moving statistics must be the same, too."""
     schema = SCHEMAS[DATA_SETS[name]].with_buckets(2_000)
     one, other = (build(name, schema, side, embedding=embedding, size="small", **FULL) for side in ("none", rungs))
     (baseline, start), (changed, _) = answers_of(one), answers_of(other)

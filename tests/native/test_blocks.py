@@ -1,4 +1,4 @@
-"""What kernels are made of: polynomials and small matrix products, on this machine's vectors and on plain ones."""
+"""The building blocks of kernels: polynomials and small matrix products, on this machine's vectors and on plain ones."""
 
 import subprocess
 

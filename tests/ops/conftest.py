@@ -1,4 +1,4 @@
-"""What the tests of ops share."""
+"""Fixtures that the tests of ops share."""
 
 import numpy as np
 import pytest

@@ -28,5 +28,5 @@ def table(rows, dim, seed=0):
 
 
 def layout(*columns, unknown=True):
-    """Of (table, combiner, output) a column; `unknown`: any id may be -1."""
+    """A layout from one (table, combiner, output) per column; `unknown`: any id may be -1."""
     return Layout(*map(tuple, zip(*columns)), unknown=frozenset(range(len(columns))) if unknown else frozenset())

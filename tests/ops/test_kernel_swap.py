@@ -83,7 +83,7 @@ def ours_again():
 
 
 def product():
-    """What the op answers now, on ids whose right answer is 3 + 2."""
+    """The op's current result on ids whose right result is 3 + 2."""
     columns = [tf.ragged.constant([[2, 1]], dtype=tf.int64, row_splits_dtype=tf.int64)]
     return float(indicator.fused(columns, [3], tf.constant([[1.0], [2.0], [3.0]]))[0, 0])
 

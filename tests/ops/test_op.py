@@ -55,12 +55,12 @@ def hold(received, expected, what):
 
 
 def lists(value):
-    """Of ids: plain lists, as the reference in Python gives them."""
+    """Ids as plain lists, as the reference in Python gives them."""
     return value.to_list() if isinstance(value, tf.RaggedTensor) else np.asarray(value).tolist()
 
 
 def call(name, way, given):
-    """What a way makes of its arguments; None where one of the others refuses the case."""
+    """The result of a way for its arguments; None if one of the other ways refuses the case."""
     op = OPS[name]
     if way not in op.others:
         return op.ways[way](*given)
@@ -112,7 +112,7 @@ def differences(name, given, d_out, step=1e-6):
 
 
 def dense(gradient, like):
-    """Of slices, or of nothing, a whole array."""
+    """A dense array made from slices, or zeros for None."""
     if gradient is None:
         return np.zeros(like.shape)
     whole = np.zeros(like.shape)

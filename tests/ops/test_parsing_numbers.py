@@ -45,7 +45,7 @@ def parts(column, cell):
 
 
 def means(columns, values):
-    """Of each cell, float64 [B, C]: the mean of its numbers, how many they are, and the mean of their magnitudes."""
+    """For each cell, float64 [B, C]: the mean of its numbers, their count, and the mean of their magnitudes."""
     cells = [[parts(column, cell) for cell in value] for column, value in zip(columns, values)]
     sizes = np.array([[len(x) for x in cell] for cell in cells], np.float64).T
     magnitudes = np.array([[np.abs(x).sum() / max(1, len(x)) for x in cell] for cell in cells], np.float64).T
@@ -53,7 +53,7 @@ def means(columns, values):
 
 
 def transformed(columns, x):
-    """What the definition makes of numbers [B, C]; never less of more."""
+    """The definition's transform of numbers [B, C], which never decreases."""
     numeric = [Numeric(c.name, transform=c.transform, low=c.low, high=c.high) for c in columns]
     return numbers.OP.reference(numeric, list(x.T))
 

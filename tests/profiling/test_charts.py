@@ -176,7 +176,7 @@ def test_latency_marks_say_times_as_people_do():
 
 
 def test_a_curve_of_latencies_ends_at_the_share_that_was_answered():
-    """Of 1,000 requests 600 are answered; a chart of these alone would mark a p99 of theirs."""
+    """600 of 1,000 requests are answered. A chart of these alone would wrongly mark their p99."""
     answered = [0.001 * n for n in range(1, 601)]
     curve, marks = charts.latency({"overloaded": [*answered, *[np.inf] * 400]}).data
     assert curve.y[0] == 0 and curve.y[-1] == 60 and curve.x[-1] == marks.x[-1] == 600

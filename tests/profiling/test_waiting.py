@@ -1,4 +1,4 @@
-"""What waits is seen, however few calls met it, and figures are put together rightly. The tests move the clock themselves."""
+"""Waits are seen even if few calls met them, and figures are combined correctly. The tests move the clock themselves."""
 
 import json
 import threading

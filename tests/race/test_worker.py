@@ -33,7 +33,7 @@ INPUT = [rung for rung in LADDER if rung.level == "input"]
 
 
 def handed_over(session, steps: int) -> list:
-    """What the steps are given: the ids, numbers and labels of each batch, as arrays."""
+    """The inputs of the steps: the ids, numbers and labels of each batch, as arrays."""
     batches = [next(session.run.batches) for _ in range(steps)]
     given = [(session.run.model.encoder.stage(features), labels) for features, labels in batches]
     parts = [tf.nest.flatten(batch, expand_composites=True) for batch in given]

@@ -26,13 +26,15 @@ def published(small_batches, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def server_log(tmp_path_factory):
-    """What the shared server says of its work."""
+    """The log of the shared server."""
     return tmp_path_factory.mktemp("server") / "log"
 
 
 @pytest.fixture(scope="session")
 def server(published, server_log):
-    """Of the two models, for all tests that only ask; it must end well. What it counts, it counts for all of them."""
+    """A server of the two models for all tests that only send requests. It must end with success. Its counts include all of
+    these tests.
+    """
     with server_log.open("w") as log:
         server = Server(published[0], errors=log)
     yield server

@@ -32,7 +32,7 @@ class Server:
             raise AssertionError(self.said)
 
     def counted(self, name, **labels):
-        """What its page of metrics counts under this name, 0.0 if nothing yet."""
+        """The count under this name on the page of metrics; 0.0 if it has none yet."""
         ends = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
         page = self.ask("GET", "/metrics")[2].decode()
         found = re.search(rf"^{re.escape(f'{name}{{{ends}}}' if labels else name)} (\S+)$", page, re.MULTILINE)

@@ -10,7 +10,7 @@ from ctrlab.serving.processor import Refused
 
 @pytest.fixture
 def folder(published, tmp_path):
-    """Of one whole model, and one whose only version is empty."""
+    """A folder with one complete model, and one whose only version is empty."""
     (tmp_path / "dlrm").symlink_to(published[0] / "dlrm")
     (tmp_path / "broken" / "1").mkdir(parents=True)
     (tmp_path / "broken" / "1" / "saved_model.pb").touch()

@@ -30,7 +30,7 @@ def refused():
 
 @pytest.fixture
 def port(monkeypatch, refused):
-    """Of a server that gives a head half a second, and who is refused another to end."""
+    """The port of a server that allows half a second for a head, and as long again for a refused client to end."""
     monkeypatch.setattr(Connection, "head_seconds", 0.5)
     monkeypatch.setattr(Connection, "linger_seconds", 0.5, raising=False)
     made = functools.partial(Connection, refuse=lambda _, why, sentence: refused.append((why, sentence)))

@@ -58,7 +58,7 @@ def test_a_member_is_one_cpu():
 
 
 def test_a_busy_model_leaves_the_other_its_cores(monkeypatch, tmp_path):
-    """With as many threads each as it has CPUs, and a configuration of its own."""
+    """Each model has as many threads as CPUs, and its own configuration."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         pytest.skip("two models need two CPUs")

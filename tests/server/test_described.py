@@ -1,4 +1,4 @@
-"""What a server and its models say of themselves is the same over each protocol."""
+"""A server and its models are described equally over each protocol."""
 
 import json
 

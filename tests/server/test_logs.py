@@ -1,4 +1,4 @@
-"""What a server says of itself while it runs: refusals told together, one line of JSON each."""
+"""The log of a running server: refusals are grouped, one line of JSON per group."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What clients send that no client should: each gets its code and one sentence, and costs the others nothing."""
+"""Invalid requests of clients: each gets its code and one sentence, and does not affect the others."""
 
 import json
 import time

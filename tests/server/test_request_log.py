@@ -174,7 +174,7 @@ def test_files_appear_whole_and_in_time(ctr, tmp_path):
 
 
 class Counted:
-    """In place of a table: counts how often its size is asked for."""
+    """Stands in for a table, and counts how often its size is read."""
 
     schema, num_columns = "the same", 1
 

@@ -1,4 +1,4 @@
-"""Which version answers whom: the newest, by number, by label; while labels and versions come and go, nothing else is touched."""
+"""The version that answers a request: the newest, by number, or by label. Changes of labels and versions affect nothing else."""
 
 import json
 import logging

@@ -13,7 +13,7 @@ from ctrlab.serving.processor import Code, Refused, Reply
 
 
 class Slow:
-    """In a processor's place: it answers when it is let."""
+    """Stands in for a processor; it answers when the test allows it."""
 
     def __init__(self, folder, name, **_):
         self.goes, self.begun = threading.Event(), 0

@@ -1,4 +1,4 @@
-"""What the tests of exported versions share."""
+"""Helpers that the tests of exported versions share."""
 
 import time
 

@@ -56,7 +56,7 @@ def with_storage(path):
 
 @pytest.mark.parametrize("memory_rows", [None, 3])
 def test_rows_below_the_memory_are_served(trained, tmp_path, monkeypatch, memory_rows):
-    """Of the export's own folder: the training's may be gone."""
+    """The rows come from the export's own folder; the training's folder may be gone."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     model, features = trained("dlrm", optimizations="all", embedding=with_storage(tmp_path / "rows"))
     sizes = [table.rows() for table in embedding_variables(model)]
@@ -278,7 +278,7 @@ def test_weights_of_another_model_are_refused(fresh, trained, tmp_path):
 @pytest.mark.parametrize("kind", ["text", "ids"])
 @pytest.mark.parametrize("name", ["din", "wdl", "mmoe"])
 def test_row_splits_that_are_none_are_refused(trained, tmp_path_factory, name, kind, splits, values):
-    """By an error of that one call: the next one is answered."""
+    """Only that call fails; the next one is answered."""
     folder = tmp_path_factory.getbasetemp() / f"ragged-{name}-{kind}"
     model, features = trained(name, optimizations="all")
     if not folder.exists():

@@ -201,7 +201,7 @@ def test_warm_up_requests_are_prediction_logs(small):
     [([0, 2, 1, 3], 3), ([1, 2, 3, 3], 3), ([0, 1, 2, 9], 3), ([0, 1, 1, 2], 3), ([], 0), ([-1, 0, 0, 0], 0)],
 )
 def test_row_splits_that_are_none_are_refused(small, splits, values):
-    """By an error of that one call: the next one is answered."""
+    """Only that call fails; the next one is answered."""
     folder, model, features = small
     columns = serving.read_manifest(folder).inputs
     signature = tf.saved_model.load(str(folder)).signatures["serving_default"]

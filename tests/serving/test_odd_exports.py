@@ -42,7 +42,7 @@ def test_a_model_whose_training_diverged_is_not_exported(trained, tmp_path, opti
 @pytest.mark.parametrize("rows", [4, 5, 6])
 @pytest.mark.parametrize("rungs", ["lookup", "stock"])
 def test_an_export_without_the_parsing_op_refuses_wrong_lists(trained, tmp_path, rungs, rows):
-    """In a session, as TensorFlow Serving and the processor have it."""
+    """The graph runs in a session, as in TensorFlow Serving and in the processor."""
     model, features = trained("dlrm", optimizations=rungs)
     folder = serving.export_model(model, tmp_path / "ctr")
     columns = serving.read_manifest(folder).inputs

@@ -49,7 +49,7 @@ def planted(bundle):
 
 
 def cut(u):
-    """Of a growing table: all rows say u."""
+    """A cut of a growing table whose rows all contain u."""
     n = len(KEYS)
     rows, counts = np.full([n, 2], u, np.float32), np.ones(n, np.int64)
     return SimpleNamespace(dim=2, rows=n, parts=lambda _: iter([TableState(KEYS, rows, {}, counts, counts)]))

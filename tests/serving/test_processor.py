@@ -136,7 +136,7 @@ def test_a_request_that_is_cut_anywhere_is_refused_or_lacks_a_column(din):
 
 
 def test_values_that_are_fewer_than_the_shape_are_repeated(din):
-    """As TensorFlow does: clients send one value for many."""
+    """TensorFlow does the same: clients may send one value for many."""
     out, _, _, right = din
     with Processor(out, poll_seconds=0) as processor:
         once = tf.make_tensor_proto("a", shape=[1]).SerializeToString()

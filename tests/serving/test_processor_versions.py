@@ -1,4 +1,4 @@
-"""What a processor opens: configurations, folders, versions that come while it serves, and its end."""
+"""The opening of a processor: configurations, folders, versions that come while it serves; and its end."""
 
 import contextlib
 import json

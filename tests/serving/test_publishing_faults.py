@@ -1,4 +1,4 @@
-"""What goes wrong while a training publishes: a disk that refuses too late, kills, odd labels, too little memory."""
+"""Failures while a training publishes: a disk that refuses too late, kills, odd labels, too little memory."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What fewer bits cost is a difference of metrics over the same slices of rows."""
+"""The cost of fewer bits is a difference of metrics over the same slices of rows."""
 
 import numpy as np
 import pytest

@@ -74,7 +74,7 @@ def test_rows_in_bfloat16_are_rounded_to_nearest_even(values):
 @given(ROWS, st.integers(2, 8))
 @settings(max_examples=200, deadline=None)
 def test_rows_in_fewer_bits(values, bits):
-    """Of few values each, of which none is off by more than half of the step; 8 bits are those that are packed."""
+    """Rounded rows have few values each, with errors of at most half a step; 8 bits give the packed rows."""
     found = rounded(values, bits)
     assert found.shape == values.shape and found.dtype == np.float32
     most = 2 ** (bits - 1) - 1

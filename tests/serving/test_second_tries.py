@@ -1,4 +1,4 @@
-"""What is refused for now is tried again: half a copy, too little memory. And a copy of a version has a life of its own."""
+"""Temporary refusals, such as half a copy or too little memory, are tried again. A copy of a version is independent of it."""
 
 import json
 import shutil

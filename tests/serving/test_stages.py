@@ -1,4 +1,4 @@
-"""What a reply says of its stages adds up to the call."""
+"""The times of a reply's stages add up to the time of the call."""
 
 import functools
 import statistics

@@ -33,7 +33,7 @@ class Trainer:
         self._step(features, labels)
 
     def agrees(self, processor):
-        """That the processor answers as the model does."""
+        """Requires that the processor answers as the model does."""
         for features, _ in self.batches[:3]:
             batch = first(features, 50)
             columns = inputs.inputs_of(self.model, "text")

@@ -44,7 +44,7 @@ def block(of: Group) -> float:
 
 @pytest.mark.long
 def test_a_delay_costs_a_step_what_the_simulator_says():
-    """Of a delay that is long beside the computing; a short one costs less."""
+    """It holds for a delay that is long compared with the computing; a short one costs less."""
     with contextlib.ExitStack() as held:
         groups = {name: group(seconds, held) for name, seconds in DELAYS.items()}
         facts, *_ = [each.ask("prepare", batch=BATCH)[0] for each in groups.values()]

@@ -93,7 +93,7 @@ def test_the_conclusion_holds_in_a_range_of_each_constant():
 
 
 def test_each_constant_is_tried_or_has_no_say():
-    """So that a constant that is added is not left out of the ranges by oversight."""
+    """A newly added constant must not be left out of the ranges by oversight."""
     found = published.ranges()
     assert found.keys() | published.ELSEWHERE == published.BASE.keys() and len(found) == 16
     for name in published.ELSEWHERE:

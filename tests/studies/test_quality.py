@@ -60,7 +60,7 @@ def test_what_depends_on_one_column_is_found(make, columns):
 
 @pytest.mark.parametrize("make", [classic.logistic, classic.boosting])
 def test_rows_without_information_give_one_half(make):
-    """So neither the label itself nor the negatives, made of it here, are among the columns."""
+    """This shows that neither the label nor the negatives, which are made from it here, are among the columns."""
     assert auc(make, rows(Y), rows(Y)) == 0.5
 
 

@@ -1,4 +1,4 @@
-"""What the simulator says of real steps over slow links that its constants were not fitted to."""
+"""The simulator's predictions for real steps over slow links to which its constants were not fitted."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What steps change of dense tables, told to any number of consumers: a copy kept up to date by cuts equals the table."""
+"""Changes of dense tables by steps, given to any number of consumers: a copy that is updated by cuts equals the table."""
 
 import keras
 import numpy as np
@@ -18,7 +18,7 @@ ROWS = {"users": 90, "items": 40}
 
 
 class Copies:
-    """What consumers have of the tables, kept up by cuts alone."""
+    """The consumers' copies of the tables, updated only by cuts."""
 
     def __init__(self, changes, tables):
         self.changes, self.tables, self.held, self.versions = changes, tables, {}, {}

@@ -1,4 +1,4 @@
-"""What the disk refuses of a checkpoint is told in one sentence, and the next save has it."""
+"""If the disk refuses a checkpoint, one sentence says so, and the next save contains its changes."""
 
 import errno
 import os

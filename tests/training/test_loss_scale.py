@@ -198,7 +198,7 @@ def test_another_scale_around_it_is_refused_in_one_sentence():
 
 
 def test_a_layer_in_float16_and_no_scale_are_refused_in_one_sentence():
-    """As where the policy is set for layers alone: Keras scales nothing then."""
+    """The policy is set for layers only; then Keras scales nothing."""
     layer = Embedding(2, dtype="mixed_float16")
     for unscaled in (TouchedRows("sgd"), again(TouchedRows("sgd")), again(again(TouchedRows("sgd")))):
         with pytest.raises(CtrlabError, match=r"is read in float16, .* give it loss_scale=2\*\*15, or 0 for no scale\.$"):

@@ -135,7 +135,7 @@ def test_a_bad_batch_changes_nothing_also_before_the_first_step(how):
 
 @pytest.mark.parametrize("how", HOW)
 def test_a_loss_that_is_not_finite_where_the_gradients_are(how):
-    """As of a logit of inf, where the gradient of the sigmoid is 0 or 1."""
+    """An example is a logit of inf, for which the gradient of the sigmoid is 0 or 1."""
     model, optimizer = made()
     call = model.call
 

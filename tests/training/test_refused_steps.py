@@ -156,7 +156,7 @@ def test_a_shape_that_only_the_step_knows(fused):
 @pytest.mark.parametrize("in_graph", [False, True])
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_sparse_gradient_that_comes_from_elsewhere(fused, in_graph, with_shape):
-    """As from a queue, or another tape: nothing says of which op it is, and its dense shape may be left out."""
+    """It may come from a queue or another tape: its op is unknown, and its dense shape may be missing."""
     variable, optimizer = keras.Variable(np.ones((5, 2), np.float32)), TouchedRows("sgd", 0.5, rungs=["lookup"] * fused)
     optimizer.build([variable])
     gradient = tf.IndexedSlices(tf.ones([3, 2]), tf.constant([1, 4, 1]), tf.constant([5, 2]) if with_shape else None)

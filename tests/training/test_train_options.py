@@ -1,4 +1,4 @@
-"""What the options of `ctrlab train` say of a model's numbers."""
+"""The options of `ctrlab train` about a model's numbers."""
 
 import pytest
 from typer.testing import CliRunner

@@ -84,7 +84,7 @@ def test_a_worker_that_dies_is_one_sentence(monkeypatch):
 
 
 def test_the_real_worker(tmp_path):
-    """In a process of its own: this one's threads are fixed."""
+    """Runs in a separate process, because this one's threads are fixed."""
     code = """
 import sys
 from ctrlab.training.tune_worker import Session
