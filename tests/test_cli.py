@@ -287,7 +287,8 @@ def test_a_tensorflow_that_can_t_be_imported_is_one_sentence(monkeypatch):
         "race --models wdl --profile tiny --json race.json",
         "checkpoints merge run out",
         "checkpoints merge-deltas one two --out out",
-        *(f"bench {name}" for name in ("ops", "checkpoints", "peers", "input", "embedding", "store", "waiting", "freshness")),
+        "bench ops",
+        "bench input",
     ],
 )
 def test_each_command_that_needs_tensorflow_says_that_sentence(call, monkeypatch, tmp_path, command):

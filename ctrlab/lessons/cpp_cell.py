@@ -66,7 +66,7 @@ def checked(answer: object, others: Sequence[Path] = ()) -> Iterator[Path]:
             received=type(answer).__name__,
             next_step="run the %%cpp cell, then the check as it stood",
         )
-    made = [compiling.cached(f"{path.stem}.o", [*STRICT, "-I", native(), "-c"], [path], reads=_headers()) for path in others]
+    made = [compiling.cached_object(path, [*STRICT, "-I", native()]) for path in others]
     with tempfile.TemporaryDirectory(prefix="ctrlab-cell-") as folder:
         try:
             yield answer.compiled(Path(folder, "checked"), *STRICT, others=made)
@@ -76,10 +76,6 @@ def checked(answer: object, others: Sequence[Path] = ()) -> Iterator[Path]:
             raise CheckFailed(
                 "The cell compiles.", expected="a program", received=str(refused), next_step="mend the line that is named first"
             ) from None
-
-
-def _headers() -> list[Path]:
-    return sorted([*native().glob("processor/*.h"), *native().glob("lessons/*.h")])
 
 
 def cpp(line: str, cell: str) -> None:
