@@ -1,4 +1,4 @@
-"""Which arm of an A/B test a user is in: by a hash of the user's id. Nothing is stored, and every process agrees.
+"""Assigns users to the arms of an A/B test by a hash of the user's id. Nothing is stored, and every process agrees.
 
     place = the first 7 bytes of SHA-256("experiment/user"), a number, modulo 1,000,000
     | control 90 %                     900,000 | new |   arms lie side by side, in their order; the place says where a user is

@@ -5,9 +5,9 @@
     the first            merges them into the version or the update, and renames it, as a process alone does
     all                  confirm their cuts if that succeeded, else none: then the next publication has these changes, too
 
-What comes next is decided in *looks*: exchanges, every few steps, of how far each is. So all go from one line to the next after
-the same step, and no thread waits for another worker: one that dies only ends the training. A look costs an exchange of some
-bytes; the first worker says after how many steps the next one is, by its clock and the pace of the steps.
+The next stage is decided in *looks*: every few steps the workers exchange their progress. So all go to the next line after the
+same step, and no thread waits for another worker: a worker that dies only ends the training. A look costs an exchange of some
+bytes. The first worker decides the number of steps until the next look, by its clock and the pace of the steps.
 """
 
 from __future__ import annotations
@@ -35,24 +35,25 @@ from ctrlab.serving.publishing_folder import PARTS, explained
 from ctrlab.training.optimizers import TouchedRows
 
 LOOKS = 10
-"""In the time between two publications."""
+"""Number of looks in the time between two publications."""
 LOOK_SECONDS = 1.0
-"""At most from a look to the next while a publication is on its way."""
+"""The most seconds from one look to the next while a publication is in progress."""
 
 
 class SharedPublisher(Publisher):
-    """What one of several workers publishes, as `Publisher` does. All workers make it and call it together, after each step.
+    """Publishes the part of one of several workers, like `Publisher`. All workers must make it and call it together, after each
+    step.
 
-    It publishes up to two looks later than a process alone, for these bring the word that all parts are written. A version is
-    not tried on its warm-up requests, for no worker needs room for a whole table: the workers answer them together, and a server
-    compares its answers with theirs before it serves the version.
+    It publishes up to two looks later than a single process, because a look must report that all parts are written. A version is
+    not tried on its warm-up requests, so no worker needs memory for a whole table. The workers answer these requests together,
+    and a server compares its answers with theirs before it serves the version.
 
     Args:
-        workers: what `ctrlab.distributed.join` gave.
-        folder: which all workers see.
-        model, optimizer, options: as of `Publisher`, but for `optimizations`: the workers' answers are those of whole rows.
+        workers: a result of `ctrlab.distributed.join`.
+        folder: a folder that all workers see.
+        model, optimizer, options: as in `Publisher`, except `optimizations`: the workers' answers use unpacked rows.
     Raises:
-        CtrlabError: as of `Publisher`; a worker sees another folder.
+        CtrlabError: as in `Publisher`; a worker sees another folder.
 
     >>> with SharedPublisher(run.workers, "models/ctr", run.model, run.optimizer, every=60) as publisher:     # doctest: +SKIP
     ...     run.train(on_step=publisher)
@@ -96,7 +97,7 @@ class SharedPublisher(Publisher):
         self._looked = (time.monotonic(), 0)  # and the step then
 
     def __call__(self, number: int, loss: float) -> None:
-        """Call it after a step. It looks if that is due."""
+        """Call it after a step. It takes a look if one is due."""
         self._left -= 1
         if self._left <= 0:
             self._look()
@@ -108,18 +109,18 @@ class SharedPublisher(Publisher):
         return self._left
 
     def publish(self) -> None:
-        """Starts to publish the model as it is now. All call it together, between two steps."""
+        """Starts to publish the current model. All workers must call it together, between two steps."""
         self.wait()
         self._begin()
 
     def wait(self) -> None:
-        """Waits until the last publication is written, or has failed. All call it together."""
+        """Waits until the last publication is written, or has failed. All workers must call it together."""
         while self._content_now is not None:
             self._writing.result()
             self._look()
 
     def _common_folder(self) -> Path:
-        """In which all workers can write. All fail if one can't, and none before all have looked."""
+        """Requires a folder in which all workers can write. If one can't, all fail, after all have tried."""
         name, problem = f"{PARTS}{secrets.token_hex(8)}", ""
         if self.leads:
             with explained(self.folder):
@@ -142,15 +143,17 @@ class SharedPublisher(Publisher):
         return found
 
     def _part(self, worker: int) -> Path:
-        """Each has a name of its own: a network's disk may show an earlier file for a while."""
+        """The path of a worker's part. Each part has its own name, because a network disk may show an earlier file for a
+        while.
+        """
         return self._parts / f"{self._number}-{worker}"
 
     def _said(self, **mine) -> list[dict]:
-        """What each worker says."""
+        """The message of each worker."""
         return [json.loads(each) for each in self.workers.told(json.dumps(mine))]
 
     def _look(self) -> None:
-        """All say how far they are, and take the same next step of the publication that is on its way."""
+        """Exchanges the progress of all workers, and moves the publication in progress to its next stage on all of them."""
         content, step = self._content_now, int(self.optimizer.iterations)
         done = content is not None and self._writing.done()
         mine = {"done": done, "problem": self._writing.result() if done else "", "rows": content.rows if content else 0}
@@ -195,7 +198,9 @@ class SharedPublisher(Publisher):
         self._writing = self._thread.submit(self._write_part, content)
 
     def _cut_by_all(self, full: bool) -> Content | None:
-        """What each publishes: everything if one of them must. None if it can't be copied."""
+        """The content that this worker publishes: everything, if one of the workers must publish everything. None if it can't
+        be copied.
+        """
         content, problem = None, ""
         try:
             with explained(self.folder):

@@ -1,8 +1,8 @@
 """The version folders of a served model: models/ctr/1, models/ctr/2, ...
 
-A version is written into a hidden folder, synced and renamed. A deletion begins with a hidden name. So a folder with a
-number for a name is complete, whatever was killed. Servers ignore all other names but models/ctr/1.updates, which a publisher
-makes before version 1 appears (`ctrlab.serving.publishing`).
+A version is written into a hidden folder, synced and renamed. A deletion begins with a hidden name. So a folder whose name is a
+number is always complete, even after kills. Servers ignore all other names but models/ctr/1.updates, which a publisher makes
+before version 1 appears (`ctrlab.serving.publishing`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def versions(folder: Path) -> list[int]:
     """The versions in a model's folder, ascending; none if there is no such folder.
 
     Raises:
-        BadData, CtrlabError: it is no folder, or can't be opened.
+        BadData, CtrlabError: the path is not a folder, or can't be opened.
     """
     try:
         names = [entry.name for entry in os.scandir(folder) if entry.is_dir()]
@@ -43,8 +43,8 @@ def versions(folder: Path) -> list[int]:
 def new_version(folder: Path, number: int | None = None) -> Iterator[tuple[int, Path]]:
     """The number of a new version, and a folder to write it into. When the block ends, the version appears complete.
 
-    If the block raises, nothing has changed. What killed exports and publishers left is deleted first: otherwise updates whose
-    version never came would be taken for this one's.
+    If the block raises, nothing has changed. Leftovers of killed exports and publishers are deleted first. Otherwise updates
+    whose version never appeared could be taken for this version's.
 
     Args:
         number: in [1, 2^63); None: one more than the newest.
@@ -85,7 +85,7 @@ def new_version(folder: Path, number: int | None = None) -> Iterator[tuple[int, 
 
 
 def hide(folder: Path, number: int) -> None:
-    """Takes a version away at once; `sweep` deletes it. The caller holds the folder's lock."""
+    """Hides a version at once; `sweep` deletes it. The caller holds the folder's lock."""
     os.rename(folder / str(number), _hidden(folder))
     sync_folder(folder)
 

@@ -25,11 +25,11 @@ from ctrlab.serving.wire import field
 PLACE = Path("assets.extra", "tf_serving_warmup_requests")
 REQUESTS, EXAMPLES = 8, 32
 MOST = 1_000
-"""Requests; TensorFlow Serving takes no more."""
+"""The most requests; TensorFlow Serving takes no more."""
 
 
 def rows_of(batches: tf.data.Dataset) -> list[Features]:
-    """A few requests' worth of rows, from batches of `EXAMPLES`."""
+    """Rows for a few requests, from batches of `EXAMPLES`."""
     with explained():
         return [features for features, _ in batches.take(REQUESTS)]
 
@@ -38,7 +38,7 @@ def write_requests(folder: Path, model: str, requests: Sequence[Mapping[str, tf.
     """Writes the warm-up file of a version folder.
 
     Args:
-        requests: {input: tensor} of each.
+        requests: {input: tensor} for each request.
     Raises:
         OSError: the disk refused.
     """

@@ -1,7 +1,7 @@
 """Writes the weights of a version, and the updates that follow it, as files of records, which native/serving/weights_file.h
 describes.
 
-Tables are written in parts, so a table may be larger than memory. One of several workers writes the same file of its shard: see
+Tables are written in parts, so a table may be larger than memory. Each of several workers writes such a file for its shard: see
 `ctrlab.serving.merging`.
 """
 
@@ -31,12 +31,11 @@ PART_BYTES = 4 << 20  # of a record
 
 @dataclass(frozen=True)
 class Moment:
-    """What weights are of.
+    """The moment that weights come from.
 
     Attributes:
-        step: of the training.
-        update: of the version, from 1; 0: the version itself.
-        micros: when they were read from the model, microseconds since 1970.
+        step: step of the training. update: number of the version's update, from 1; 0: the version itself.
+        micros: when they were read from the model, in microseconds since 1970.
     """
 
     step: int = 0
@@ -61,11 +60,10 @@ def write_weights(
     """Writes all weights of a version; returns the file's bytes. Tables are numbered in one order, fixed ones first.
 
     Args:
-        bundle: its name in the graph.
+        bundle: the name of the weights in the graph.
         fixed: float32 [V, D] each, arrays or variables.
-        growing: a cut of everything each, and whether a server keeps a part of the rows only in memory.
-        formats: of the rows of each table.
-        shard: what the tables are of.
+        growing: for each variable a cut of everything, and whether a server keeps only part of the rows in memory.
+        formats: format of each table's rows. shard: the shard that the tables hold.
     Raises:
         OSError: the disk refused. CtrlabError: a weight is not finite, or too large for its table's format.
     """
@@ -84,14 +82,14 @@ def write_update(
     formats: Sequence[Format],
     shard: Shard = WHOLE,
 ) -> int:
-    """Writes what changed since the version, or since the update before; otherwise as `write_weights`."""
+    """Writes the changes since the version, or since the previous update; otherwise like `write_weights`."""
     changed = (record for t, table in enumerate(fixed) for record in _changed(t, table, formats[t], shard))
     rows = (record for t, (cut, counted) in enumerate(growing, len(fixed)) for record in _rows(t, cut, counted, formats[t]))
     return write_records(path, bundle, moment, itertools.chain(changed, rows, _dense(dense)))
 
 
 def write_records(path: Path, bundle: str, moment: Moment, records: Iterable[bytes]) -> int:
-    """Writes a file of these records, between its first and its last; returns its bytes."""
+    """Writes a file with these records between its first and its last record; returns its size in bytes."""
     with record_file(path) as file:
         begin = moment.micros.to_bytes(8, "little") + bundle.encode()
         file.write(HEAD.pack(BEGIN, FORMAT, moment.update, moment.step) + begin)
@@ -137,10 +135,10 @@ def _dense(dense: Sequence[np.ndarray]) -> Iterator[bytes]:
 
 
 def finite(values: np.ndarray, where: str) -> np.ndarray:
-    """The values. A server's answers hide a NaN: TensorFlow's ReLU makes a 0 of it.
+    """Returns the values after a check. A server's answers would hide a NaN, because TensorFlow's ReLU turns it into 0.
 
     Raises:
-        CtrlabError: one is not finite.
+        CtrlabError: a value is not finite.
     """
     if not np.issubdtype(values.dtype, np.integer) and not np.isfinite(values).all():
         raise CtrlabError(

@@ -14,7 +14,7 @@ def field(number: int, content: bytes) -> bytes:
 
 
 def number(number: int, value: int) -> bytes:
-    """A field with a whole number that is not below 0."""
+    """A field with a whole number of at least 0."""
     return varint(number << 3) + varint(value)
 
 
@@ -25,10 +25,10 @@ def varint(n: int) -> bytes:
 
 
 def fields(message: bytes) -> dict[int, bytes | int]:
-    """{number of a field: its content} of a message, the last of each; fields of fixed width are passed over.
+    """{number of a field: its content} of a message; of repeated fields the last. Fields of fixed width are skipped.
 
     Raises:
-        BadData: it ends too early, or is no message.
+        BadData: the message ends too early, or is invalid.
     """
     at, found = 0, {}
     while at < len(message):
