@@ -37,8 +37,18 @@ def test_a_study_s_own_help(name):
     assert f"ctrlab bench {name} " in CliRunner().invoke(app, [name, "--help"], prog_name="ctrlab bench").output
 
 
+@pytest.mark.parametrize(
+    "words", ["checkpoints", "peers", "embedding", "store", "waiting", "freshness", "table-sizes --out sizes.json"]
+)
+def test_a_study_that_needs_tensorflow_says_so_in_a_sentence(monkeypatch, tmp_path, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    found = CliRunner().invoke(app, words.split())
+    assert found.exit_code == 1 and found.stderr.startswith("TensorFlow can't be imported: ")
+
+
 def test_the_arguments_reach_it_and_its_exit_code_comes_back(tmp_path):
-    """From a folder of another `studies`, which is not taken; paths are those of the caller's folder."""
+    """It starts from a folder with another `studies`, which is not used; paths are relative to the caller's folder."""
     (tmp_path / "studies").mkdir()
     (tmp_path / "studies/__init__.py").write_text("raise SystemExit(9)")
     (tmp_path / "records").mkdir()
@@ -71,7 +81,7 @@ def test_ctrl_c_ends_it_in_a_word(tmp_path):
 
 
 def test_without_a_checkout_it_says_what_it_needs(tmp_path):
-    """As in a wheel: a copy of the package by itself."""
+    """A copy of the package alone, as in a wheel."""
     shutil.copytree(imports.PACKAGE, tmp_path / "ctrlab", ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.json"))
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     finders = "sys.meta_path[:] = [f for f in sys.meta_path if 'Redirecting' not in type(f).__name__]"  # to the checkout
