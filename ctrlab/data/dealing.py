@@ -7,8 +7,8 @@
 A worker decodes the row groups of its own range; one at a border is decoded by both. Within its range a worker's rows are
 shuffled by windows, anew in each epoch. All of this follows from numbers that every worker knows, so none has to ask another.
 
-A training may go on with another number of workers, in the middle of an epoch. The rows that the earlier workers took are known
-from the same numbers; those that are left of the epoch are dealt out anew.
+A training may continue with another number of workers in the middle of an epoch. The same numbers tell which rows the earlier
+workers took; the remaining rows of the epoch are dealt out again.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Dealing:
 
     @functools.cached_property
     def start(self) -> tuple[Pass, int]:
-        """The pass with which the training goes on, and how many of its steps are done."""
+        """The pass with which the training continues, and the number of its steps that are done."""
         at, done = Pass(0, 0, self.history[0][0] if self.history else self.workers), 0
         for workers, steps in (*self.history, (self.workers, 0)):
             if workers != at.workers:
@@ -113,8 +113,7 @@ class Dealing:
         return range(first, last) if at.left is None else at.left[first:last]
 
     def order(self, at: Pass, worker: int) -> tf.data.Dataset:
-        """Yields the rows that a worker has in a pass, in the order of training, by windows: int64 [<= the size of the window].
-        """
+        """Yields the rows that a worker has in a pass, in the order of training, by windows: int64 [<= the size of the window]."""
         size = self._window(at, worker)
         windows = tf.data.Dataset.range(-(-len(self.rows_of(at, worker)) // size))
         return windows.map(functools.partial(self._rows_in, at, worker, size))

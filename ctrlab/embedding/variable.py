@@ -195,8 +195,9 @@ class EmbeddingVariable(Closes, keras_hooks.Resource):
                 _native.library().ops.ctrlab_embedding_open(handle=self.resource_handle)
 
     def close(self) -> None:
-        """Frees the rows and removes the storage, so that another variable may use the folder. Whoever still uses the variable,
-        also a traced function or a thread, is refused from then on. Closing twice does nothing."""
+        """Frees the rows and removes the storage, so that another variable may use the folder. Any later use of the variable,
+        also by a traced function or a thread, is refused. Closing twice does nothing.
+        """
         if self._closed:
             return
         self._closed = True

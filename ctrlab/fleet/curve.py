@@ -1,4 +1,4 @@
-"""How long a core works on a request: a line over the rows of the request, fitted to measured times.
+"""The time that a core works on a request: a line over the rows of the request, fitted to measured times.
 
 seconds = (fixed + per_row * rows) * s        on a core that served the same model before; s is drawn from `spread`
           + cold                              where the core served another model before: its caches hold that one's weights

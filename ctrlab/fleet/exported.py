@@ -1,4 +1,4 @@
-"""A model with fresh weights that is exported to a folder of its own, requests to it, and what answers them in this process."""
+"""A model with fresh weights that is exported to its own folder, requests to it, and ways to answer them in this process."""
 
 from __future__ import annotations
 
@@ -38,19 +38,18 @@ def cpus() -> list[int]:
 
 
 def json_request(features: Features, model: CTRModel) -> bytes:
-    """These rows as a request by columns, as TensorFlow Serving's REST interface has it."""
+    """These rows as a request by columns, for TensorFlow Serving's REST interface."""
     tensors = to_tensors(features, inputs_of(model, "text"), model)
     columns = {name: tensor.numpy() for name, tensor in tensors.items()}
     return json.dumps({"inputs": {n: (c.astype(str) if c.dtype == object else c).tolist() for n, c in columns.items()}}).encode()
 
 
 class Exported:
-    """A model's folder, which goes with `close` or with this process, also where a notebook's cell has failed.
+    """A model's folder, which is deleted by `close` or at the end of this process, even if a notebook's cell has failed.
 
     Args:
-        name: of the model; the data set is its own.
-        optimizations: as for `ctrlab.build`.
-        most_rows: of a request.
+        name: the model's name; its own data set is used. optimizations: as in `ctrlab.build`.
+        most_rows: the most rows of a request.
     """
 
     def __init__(self, name: str, profile: Profile, optimizations: str, most_rows: int = 64):
@@ -67,15 +66,15 @@ class Exported:
         return int(serving.export_model(self._model, self.folder, rows=[self.rows(1)]).name)
 
     def rows(self, rows: int) -> Features:
-        """Features of so many examples, at most `most_rows`."""
+        """Features of this number of examples, at most `most_rows`."""
         return {column: values[:rows] for column, values in self._features.items()}
 
     def tensors(self, rows: int) -> dict[str, tf.Tensor]:
-        """A request for the scores of so many rows, as the model's inputs."""
+        """A request for the scores of this number of rows, as the model's inputs."""
         return to_tensors(self.rows(rows), inputs_of(self._model, "text"), self._model)
 
     def request(self, rows: int) -> bytes:
-        """The same as JSON, by columns."""
+        """The same request as JSON, by columns."""
         return json_request(self.rows(rows), self._model)
 
     def processor(self, **configuration) -> Processor:
@@ -99,26 +98,26 @@ class Exported:
 
 @dataclass(frozen=True)
 class OneRequest:
-    """An exported model and one request to it, which a processor or a session of TensorFlow's answers again and again."""
+    """An exported model and one request to it, which a processor or a TensorFlow session answers repeatedly."""
 
     folder: Path
     tensors: Mapping[str, tf.Tensor]
 
     @property
     def request(self) -> bytes:
-        """As a processor takes it."""
+        """The request in the form that a processor takes."""
         return predict_request(self.folder.name, self.tensors)
 
     @contextlib.contextmanager
     def processor(self, **configuration) -> Iterator[Ask]:
-        """Asks our processor while the block runs."""
+        """A context with a function that asks our processor."""
         with Processor(self.folder, **{"poll_seconds": 0} | configuration) as processor:
             request = self.request
             yield lambda: processor.process(request, "predict")
 
     @contextlib.contextmanager
     def session(self, threads: tuple[int, int] = (0, 0)) -> Iterator[Ask]:
-        """Asks a session with these intra-op and inter-op threads while the block runs; 0: as TensorFlow chooses."""
+        """A context with a function that asks a session with these intra-op and inter-op threads; 0: TensorFlow chooses."""
         counts = dict(zip(("intra_op_threads", "inter_op_threads"), threads))
         with opened(self.folder / "1", self.tensors, **counts) as (session, signature):
             yield session.make_callable(signature.outputs[OUTPUT].name)
@@ -126,7 +125,7 @@ class OneRequest:
 
 @contextlib.contextmanager
 def exported(name: str, rows: int, optimizations: str, profile: str | None) -> Iterator[OneRequest]:
-    """A model and a request of so many rows, while the block runs."""
+    """A context with an exported model and a request of this number of rows."""
     with contextlib.closing(Exported(name, current(profile), optimizations, rows)) as model:
         yield OneRequest(model.folder, model.tensors(rows))
 

@@ -60,7 +60,7 @@ def simulate(
     require_pools(pools, loads)
     rng, others = np.random.default_rng(seed), max(1, (cores or sum(pool.cores for pool in pools)) - 1)
     busy = 0
-    """Cores that work, of all pools."""
+    """Number of busy cores, over all pools."""
 
     def queue_of(pool: Pool) -> tuple[Queue, list[str]]:
         idle = [""] * pool.cores  # what each idle core served last
@@ -99,7 +99,7 @@ def simulate(
 
 
 class _Request(NamedTuple):
-    """When it comes, and for which model, how many rows it has, and the factor by which its time differs from the mean."""
+    """A request: its arrival time, its model, its number of rows, and the factor by which its time differs from the mean."""
 
     came: float
     model: str

@@ -1,4 +1,4 @@
-"""What this machine has, what lessons need of it, and how to mend or override the rest."""
+"""Examines this machine: what it has, what lessons need, and how to fix or override the rest."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        found, needed: what is there and what lessons want, for people.
+        found, needed: the state of the machine, and the lessons' requirement, as text.
         state: "limited" works with less speed or comfort; "missing" blocks the lessons that need it; so does "absent", but
             nothing is wrong.
-        cure: how to mend it, or how to tell ctrlab to do otherwise.
+        cure: how to fix it, or how to set ctrlab to something else.
         need: the name in a lesson's `needs` that this finding answers, or "" for all lessons.
     """
 
@@ -62,23 +62,23 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """All findings, and what follows for a lesson."""
+    """All findings, and their consequences for a lesson."""
 
     findings: tuple[Finding, ...]
 
     def reasons_against(self, needs: tuple[str, ...]) -> list[str]:
-        """One sentence for each thing that is missing and that a lesson with these needs cannot do without."""
+        """One sentence for each missing thing that a lesson with these needs requires."""
         missing = [f for f in self.findings if f.state in ("absent", "missing") and (not f.need or f.need in needs)]
         return [f"{f.name}: {f.needed} is needed, {f.found}. {f.cure}".strip() for f in missing]
 
     @property
     def healthy(self) -> bool:
-        """Nothing is missing that every lesson needs."""
+        """Whether nothing is missing that every lesson needs."""
         return not self.reasons_against(())
 
 
 def examine(quick: bool = False) -> Report:
-    """Look at this machine; `quick` leaves out what takes seconds or means nothing inside a running lesson."""
+    """Examine this machine; `quick` leaves out checks that take seconds or mean nothing inside a running lesson."""
     looks = [_python, _workbook, _cpu, _memory, _disk, _compiler]
     if not quick:
         looks += [_tensorflow, _native, _gpu, _port]

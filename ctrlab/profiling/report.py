@@ -18,13 +18,13 @@ class Part:
     """One table.
 
     Attributes:
-        says: what it shows, without a stop: its title in the terminal, the sentence before it in Markdown.
-        headings: one a column.
-        lines: a row of cells each.
-        words: how many of the first columns hold words; the others hold numbers, which stand to the right.
-        kinds: how many of the first columns say of what a row is. The terminal draws a line where one of them changes. One that
-            never changes stands in its title.
-        caption: what else the terminal says below it.
+        says: what the table shows, without a full stop: its title in the terminal, the sentence before it in Markdown.
+        headings: one per column.
+        lines: the rows, each a sequence of cells.
+        words: the first `words` columns hold words; the others hold numbers, which are aligned to the right.
+        kinds: the first `kinds` columns say what a row is about. The terminal draws a line when one of them changes; a column
+            that never changes is put into the title.
+        caption: text that the terminal shows below the table.
     """
 
     says: str
@@ -43,7 +43,7 @@ class Part:
         return f"{self.says}:\n\n{markdown.table(self.headings, self.lines)}"
 
     def table(self) -> Table:
-        """For the terminal; below it stands the machine, unless there is a caption. No word or number is cut."""
+        """The table for the terminal. Below it stands the machine's line, unless there is a caption. No word or number is cut."""
         same = [i for i in range(self.kinds) if len({line[i] for line in self.lines}) == 1 < len(self.lines)]
         title = ": ".join(filter(None, (self.says, ", ".join(f"{self.headings[i]} {self.lines[0][i]}" for i in same))))
         table, shown = Table(title=title, caption=self.caption or machine().line), [*range(len(self.headings))]

@@ -1,4 +1,4 @@
-"""Whether the workbook is installed: the extra `ctrlab[lab]`, which holds what only lessons and charts need.
+"""Whether the workbook is installed: the extra `ctrlab[lab]`, with the packages that only lessons and charts need.
 
 This module imports none of it, so `ctrlab doctor` and `ctrlab lab` can say what is missing.
 """
@@ -11,7 +11,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.profiling.page import CURE
 
 MODULES = ("IPython", "anywidget", "ipywidgets", "jinja2", "jupyterlab", "nbformat", "plotly", "plyvel")
-"""What the extra's packages are imported by."""
+"""The module names under which the extra's packages are imported."""
 
 
 def missing() -> list[str]:
@@ -20,7 +20,7 @@ def missing() -> list[str]:
 
 
 def require() -> None:
-    """Says before the work that the workbook can't be opened.
+    """Checks before the work that the workbook can be opened.
 
     Raises:
         CtrlabError: a module of the extra is missing; it names them and the cure.

@@ -217,7 +217,7 @@ class SharedPublisher(Publisher):
         return content
 
     def _write_part(self, content: Content) -> str:
-        """What went wrong, if anything."""
+        """Writes this worker's part. Returns the problem in a sentence, or "" if there was none."""
         part = self._part(self.shard.index)
         try:
             with explained(self.folder):
@@ -229,7 +229,7 @@ class SharedPublisher(Publisher):
         return ""
 
     def _write_merged(self, content: Content, rows: int) -> str:
-        """What went wrong, if anything."""
+        """Merges all parts into the version or the update. Returns the problem in a sentence, or "" if there was none."""
         try:
             size = self._put(content)
         except CtrlabError as problem:

@@ -1,8 +1,8 @@
 """Numbers of GPU clusters to simulate with, from what others published, in seconds, bytes and FLOP/s.
 
-They were written down before any published conclusion was simulated with them (`published`), but for `COMPILED`, which was
-counted anew. For AWS's trainings the source gives few numbers, such as 3 TB and 4 million parameters. The GPUs (V100), their
-hosts and network, the batch, the columns and the tables are our assumptions.
+They were written down before any published conclusion was simulated with them (`published`), except `COMPILED`, which was counted
+again. For AWS's trainings the source gives few numbers, such as 3 TB and 4 million parameters. The GPUs (V100), their hosts and
+network, the batch, the columns and the tables are our assumptions.
 
 Latencies of links are NCCL's `hwLat`, per step of a ring. Its `baseLat`, 8.4 us per ring of any size, is left out: it is the same
 for all numbers of GPUs above one. NCCL, src/graph/tuning.cc (Ring, Simple).

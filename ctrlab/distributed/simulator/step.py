@@ -43,7 +43,7 @@ def step(model: Model, cluster: Cluster, workers: Numbers, examples: Numbers) ->
     Args:
         workers: at least 1; nodes are filled one after the other.
     Raises:
-        CtrlabError: no whole number of workers of at least 1, or a negative number of examples.
+        CtrlabError: the number of workers is not a whole number of at least 1, or the number of examples is negative.
     """
     examples = require.numbers("Examples of a step", examples, 0)
     workers, examples = _together(_workers(workers), examples)
@@ -68,7 +68,7 @@ def sent(model: Model, workers: Numbers, examples: Numbers) -> np.ndarray:
     Args:
         workers: at least 1; may be an array, as `examples` may.
     Raises:
-        CtrlabError: no whole number of workers of at least 1, or a negative number of examples.
+        CtrlabError: the number of workers is not a whole number of at least 1, or the number of examples is negative.
     """
     workers, examples = _together(_workers(workers), require.numbers("Examples of a step", examples, 0))
     own = _exchanged_bytes(model, workers, examples / workers) if model.sharded else _gathered_bytes(model, examples)

@@ -141,10 +141,10 @@ def _schedules(rng: np.random.Generator):
 
 
 class _Trial:
-    """A server of a known capacity, of which 99 % of the requests are within the limit up to there; and noise.
+    """A server with a known capacity, up to which 99 % of the requests are within the limit; and noise.
 
     Args:
-        noisy: every so many new rates, a first try fails whatever the rate is; 0: none.
+        noisy: at one of this many new rates, the first try fails at any rate; 0: never.
     """
 
     def __init__(self, capacity: float, within: float, count: int, noisy: int, rng: np.random.Generator):
@@ -218,9 +218,7 @@ def _require_cheap(trial: _Trial, rates: list[float], start: float, case: str, w
 
 
 def _searches(rng: np.random.Generator):
-    """The cases: (description, where the search begins, what the server can do, the limit, requests of a run, every so many a
-    noisy rate).
-    """
+    """The cases: (description, first rate of the search, capacity of the server, limit, requests per run, `noisy` of `_Trial`)."""
     start, within = float(rng.integers(20, 60)), float(rng.integers(3, 90))
     yield "a server that can do what is tried first", start, start, within, 100, 0
     yield "one just below what is tried first", start, 0.999 * start, within, 200, 0

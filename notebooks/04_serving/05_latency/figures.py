@@ -11,7 +11,7 @@ CALL = 0.4
 
 
 def _frame(closed: int, opened: int, measured: dict[int, float]) -> Figure:
-    """The first so many requests of each loop; the numbers are what was measured of some."""
+    """The first requests of each loop, up to a number; the numbers are the measured latencies of some."""
     figure = Figure(740, 250, "Requests of a closed and of an open loop while a server stalls")
     lanes: dict[str, list] = {"server": [(*STALL, "stalls", RED)], "due": [], "closed loop": [], "open loop": []}
     lanes["due"] = [(at, at + CALL, at, GREY) for at in DUE]

@@ -172,7 +172,7 @@ def _play(answer: Callable, members: int, script: Sequence[tuple[str, int, bool]
 
 
 def _interrupted(answer: Callable, steps: int) -> None:
-    """One call is interrupted after so many steps, before it is inside; another one comes between."""
+    """Interrupts a call after this number of steps, before it is inside, and lets another one run in between."""
     case = "a call that comes while another one is about to begin"
     with Threads() as threads:
         trial = _Trial(answer, 2, threads, case)

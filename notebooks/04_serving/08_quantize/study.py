@@ -47,7 +47,7 @@ class Trained(quantization.Quantizable):
         """The probabilities of the held-out rows [n], each table's rows replaced by `change` of them.
 
         Args:
-            outlier: before that, one number of a row of each table is so many times as large as the table's largest.
+            outlier: before that, one number in each table is multiplied to this multiple of the table's largest.
         """
         with self.changed(lambda name, rows: change(self.with_outlier(name, outlier))):
             return super().scores()[:, 0]

@@ -15,7 +15,7 @@ WIDE, HIGH = 62, 30
 
 
 def policies() -> Figure:
-    """Whose requests each of eight cores takes, by policy."""
+    """The models whose requests each of eight cores takes, by policy."""
     figure = Figure(740, 230, "Eight cores, by policy: split among models, shared by all, or some dedicated to the main model")
     says = {
         "split": "each model has cores of its own, in proportion to its work",
@@ -33,7 +33,7 @@ def policies() -> Figure:
 
 
 def _frame(policy: str, begun: int) -> Figure:
-    """The first so many of six requests on two cores; one of model A takes long."""
+    """The first of six requests on two cores, up to a number; one of model A takes long."""
     figure = Figure(740, 150, f"Six requests on two cores, {policy}")
     due = [(0, "main", 2), (0.4, "A", 6), (1, "main", 2), (2, "main", 2), (3, "main", 2), (4, "main", 2)]
     free, lanes = [0.0, 0.0], {"core 1": [], "core 2": []}

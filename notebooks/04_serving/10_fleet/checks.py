@@ -190,7 +190,7 @@ def _replaced(owner: object, name: str, value: object) -> Iterator[None]:
 
 
 def _elsewhere(answer: Callable) -> Callable:
-    """The function as a second process has it: made anew from its source, before the first one was called."""
+    """The function in a second process: made again from its source, before the first one was called."""
     try:
         source = textwrap.dedent(inspect.getsource(answer))
         names = {name: answer.__globals__[name] for name in answer.__code__.co_names if name in answer.__globals__}
@@ -208,7 +208,7 @@ def _elsewhere(answer: Callable) -> Callable:
 
 
 def check_deliver(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `deliver(request, fleet)` -> an instance's answer; Broken or Late where there is none."""
+    """Exercise 2: `deliver(request, fleet)` -> an instance's answer; Broken or Late if there is none."""
     for case, script in _scripts(rng):
         expected, right = _outcome(deliver_by_the_rules, script, case)
         found, fleet = _outcome(answer, script, case)
@@ -245,7 +245,7 @@ def _told(sent: Sequence[str]) -> str:
 
 
 def _outcome(answer: Callable, script: Script, case: str) -> tuple[str, ScriptedFleet]:
-    """What came of a request, in words, and the fleet afterwards."""
+    """The outcome of a request, in words, and the fleet afterwards."""
     fleet, request = ScriptedFleet(script), f"request {script.number}"
 
     def tried(request: str) -> str:

@@ -1,10 +1,10 @@
-"""A fleet as one request sees it, for the lesson on fleets: instances, what comes of sending to one, and what may be waited for.
+"""A fleet as one request sees it, for the lesson on fleets: instances, the outcomes of sending to one, and waiting for changes.
 
     fleet.instances()             [Seen(name, state, inside), ...] as they are now
     fleet.send(request, name)     the answer of that instance; raises Refused or Broken
     fleet.wait()                  returns when an instance has changed its state; raises Late when there is no more time
 
-An instance that refused or broke a request is `suspect` from then on, until it says that it is there.
+An instance that refused or broke a request is `suspect` until it reports that it is alive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ctrlab.errors import CtrlabError
 TRIES = 2
 MOST_SENT = 100
 MOST_LOOKS = 100
-"""At instances of which nothing can have changed, as the request has neither been sent nor waited."""
+"""The most looks at the instances without sending or waiting in between, so that nothing can have changed."""
 
 
 class Seen(NamedTuple):
@@ -65,17 +65,17 @@ def deliver_by_the_rules(request, fleet):
 
 
 def in_turn(request, fleet, turns=itertools.count()):  # noqa: B008 (one for all requests)
-    """What a first balancer does: each instance in its turn, whatever its state."""
+    """A simple balancer: each instance in turn, whatever its state."""
     instances = fleet.instances()
     return fleet.send(request, instances[next(turns) % len(instances)].name)
 
 
 class Script(NamedTuple):
-    """What happens to one request.
+    """The events of one request.
 
     Attributes:
         steps: the instances at first, and after each `wait`.
-        outcomes: of each `send`: answer, broken or refused; when they are used up, answer.
+        outcomes: the outcome of each `send`: answer, broken or refused; when they are used up, answer.
     """
 
     number: int
@@ -84,12 +84,12 @@ class Script(NamedTuple):
 
 
 class ScriptedFleet:
-    """A fleet in which what a script says happens.
+    """A fleet that follows a script.
 
     Attributes:
-        sent: the instances that the request was sent to. waits: how often it has waited.
+        sent: the instances to which the request was sent. waits: number of waits.
     Raises:
-        CtrlabError: a request goes to an instance that there is none of, or is another, or is sent, or looks, on and on.
+        CtrlabError: the request is sent to an unknown instance, is changed, or is sent or looks around without end.
     """
 
     def __init__(self, script: Script):
@@ -133,11 +133,11 @@ class ScriptedFleet:
 
 @dataclass(frozen=True)
 class Life:
-    """What happens to an instance, in seconds from the beginning.
+    """The life of an instance, in seconds from the beginning.
 
     Attributes:
-        states: [(from when, its state)], ascending. A process that has ended is noticed only when a request breaks.
-        dead: [(from, until)]: then it has no process.
+        states: [(start, state)], ascending. A process that has ended is noticed only when a request breaks.
+        dead: [(from, until)]: the times without a process.
     """
 
     states: Sequence[tuple[float, str]] = ((0.0, "ready"),)
@@ -149,7 +149,7 @@ class Life:
 
 @dataclass
 class Replayed:
-    """A fleet as one request meets it that comes at a moment of its instances' lives; a call takes no time.
+    """A fleet as seen by one request that comes at a moment of its instances' lives; a call takes no time.
 
     Attributes:
         at: seconds; it moves while the request waits.
@@ -178,7 +178,7 @@ class Replayed:
 
 
 def failed_percent(deliver: Deliver, lives: Mapping[str, Life], seconds: float, per_second: float = 20.0) -> float:
-    """Of requests that come at equal distances, how many percent are not answered."""
+    """The percentage of requests at equal intervals that are not answered."""
     count = int(seconds * per_second)
     failed = 0
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Users on a line of arms, and what becomes of a request whose instance is killed."""
+"""Users on a line of arms, and the fate of a request whose instance is killed."""
 
 from __future__ import annotations
 

@@ -28,15 +28,15 @@ from ctrlab.load.connection import Connection, NoAnswer
 
 LISTENS = re.compile(r"HTTP on http://127\.0\.0\.1:([0-9]+)")
 LOOK_SECONDS = 0.05
-"""Between two looks at a process."""
+"""Seconds between two looks at a process."""
 AGAIN_SECONDS = 0.25
-"""From the end of a process to the start of the next one."""
+"""Seconds from the end of a process to the start of the next one."""
 PATIENCE_SECONDS = 30.0
-"""For which an instance that is told to stop may go on."""
+"""Seconds that an instance has to end after the signal to stop."""
 
 
 class State(StrEnum):
-    """What an instance does."""
+    """The state of an instance."""
 
     STARTING = "starting"
     READY = "ready"
@@ -47,10 +47,10 @@ class State(StrEnum):
 
 @dataclass(eq=False)
 class Instance:
-    """One of several servers; it keeps its name when its process is another.
+    """One of several servers. It keeps its name when it gets a new process.
 
     Attributes:
-        inside: requests that it works on. port, pid: of its process; 0: it has none yet.
+        inside: number of requests in work. port, pid: those of its process; 0: it has none yet.
     """
 
     name: str
@@ -61,11 +61,10 @@ class Instance:
 
 
 class Servers:
-    """So many `ctrlab serve`, which begin at once, until `close`.
+    """This number of `ctrlab serve` processes, which start at once and run until `close`.
 
     Args:
-        command: what starts one of them on a port of its own.
-        token: that they take.
+        command: the command that starts one of them on its own port. token: the token that they take.
     Attributes:
         all: {name: the instance}.
     """
@@ -83,7 +82,8 @@ class Servers:
         return [each.state for each in self.all.values()]
 
     def wait_until(self, holds: Callable[[], bool], seconds: float) -> bool:
-        """Waits until it holds, which is looked at whenever an instance has changed its state. Returns whether it does in time.
+        """Waits until the condition holds; it is checked whenever an instance has changed its state. Returns whether it holds in
+        time.
 
         Raises:
             CtrlabError: an instance says that it can't start.
@@ -95,10 +95,10 @@ class Servers:
         return bool(found)
 
     def send(self, name: str, path: str, body: bytes) -> HttpAnswer:
-        """An instance's answer to a request; `suspect` is one that gave none.
+        """An instance's answer to a request; an instance without an answer becomes `suspect`.
 
         Raises:
-            NoAnswer: there is none.
+            NoAnswer: there is no answer.
         """
         instance = self.all[name]
         port = instance.port
@@ -120,7 +120,7 @@ class Servers:
         os.kill(self.all[name].pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Ends all of them."""
+        """Ends all instances."""
         self._ends.set()
         for thread in self._threads:
             thread.join()
@@ -131,7 +131,9 @@ class Servers:
             self._changed.notify_all()
 
     def _keep(self, instance: Instance) -> None:
-        """One process after the other. One that ends by itself before it was ever ready won't start at all."""
+        """Runs one process after the other. An instance whose process ends by itself before it was ever ready is considered
+        unable to start.
+        """
         was_ready = False
         while not self._ends.is_set():
             self._become(instance, State.STARTING)
@@ -185,4 +187,4 @@ ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 os.getppid() == int(sys.argv[1]) or sys.exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Becomes a command that is told to stop when the process that began it ends, however that ends (PR_SET_PDEATHSIG)."""
+"""A program that becomes a command which gets a signal to stop when its parent process ends for any reason (PR_SET_PDEATHSIG)."""

@@ -1,4 +1,6 @@
-"""For the lesson on fleets: users who come again, real instances that are killed on purpose, and how many a load needs."""
+"""For the lesson on fleets: users who come again, real instances that are killed on purpose, and the number of instances that
+a load needs.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +38,16 @@ NAME = "deepfm"
 ROWS = 16
 CLIENTS = 32
 MOST_SECONDS = 20.0
-"""A request waits no longer."""
+"""The longest wait of a request, in seconds."""
 START_SECONDS = 300.0
-"""In which the instances are ready."""
+"""Seconds within which the instances must be ready."""
 DRAWN_SECONDS = 0.25
 SPREAD = (0.6, 0.8, 1.0, 1.2, 1.4)
-"""Of a call's time, around its mean."""
+"""The relative spread of a call's time around its mean."""
 MOST_INSTANCES = 64
 
 REPLACED = ((0, "draining"), (1, "starting"), (8, "warming"), (9, "ready"))
-"""An instance's states, and the seconds from when its process is replaced."""
+"""An instance's states while its process is replaced, with the seconds at which they begin."""
 
 
 def _later(seconds: float) -> tuple[tuple[float, str], ...]:
@@ -60,14 +62,14 @@ OUTAGES = {
 
 
 def both_percent(arm_of: ArmOf, visits: int, percent: float = 50.0, users: int = 2_000) -> float:
-    """How many percent of the users meet both arms in so many visits."""
+    """The percentage of users that meet both arms in this number of visits."""
     percents = {"control": 100 - percent, "new": percent}
     arms = [{arm_of(f"A{user}", "ranking", percents) for _ in range(visits)} for user in range(users)]
     return 100 * sum(len(each) > 1 for each in arms) / users
 
 
 def moved_percent(arm_of: ArmOf, before: float, after: float, users: int = 5_000) -> float:
-    """How many percent of the users change their arm when the second arm's percent is changed."""
+    """The percentage of users that change their arm when the second arm's percentage is changed."""
     ways = [{"control": 100 - percent, "new": percent} for percent in (before, after)]
     moves = sum(arm_of(f"A{user}", "ranking", ways[0]) != arm_of(f"A{user}", "ranking", ways[1]) for user in range(users))
     return 100 * moves / users
@@ -81,13 +83,12 @@ def crossed(arm_of: ArmOf, one: str, other: str, users: int = 5_000) -> dict[tup
 
 
 def instances_needed(work: float, limit: float, away: int) -> int:
-    """The fewest instances that answer 99 of 100 requests within a limit, while so many of them are away.
+    """The fewest instances that answer 99 of 100 requests within a limit, while this number of them is away.
 
     Args:
-        work: how many instances the load keeps busy.
-        limit: in calls of mean length.
+        work: number of instances that the load keeps busy. limit: the limit, in mean call times.
     Raises:
-        CtrlabError: no number of instances does.
+        CtrlabError: no number of instances is enough.
     """
     load = Load(ServiceCurve(1.0, 0.0, spread=SPREAD), work, (1,), limit)
     for count in range(1, MOST_INSTANCES):
@@ -98,7 +99,9 @@ def instances_needed(work: float, limit: float, away: int) -> int:
 
 @dataclass(frozen=True)
 class Answer:
-    """Of a request. Times in seconds; `instance` and `version` are empty where none answered, and `why` says why."""
+    """The answer to a request. Times are in seconds. Without an answer `instance` and `version` are empty, and `why` gives the
+    reason.
+    """
 
     due: float
     seconds: float
@@ -110,7 +113,7 @@ class Answer:
 
 
 class RealFleet:
-    """Two instances of `ctrlab serve`, which begin while the notebook goes on; an arm is a label of DeepFM.
+    """Two instances of `ctrlab serve`, which start while the notebook continues; an arm is a label of DeepFM.
 
     Args:
         arms: names of labels; each is version 1 at first.
@@ -139,10 +142,10 @@ class RealFleet:
         return list(self.servers.all)
 
     def wait_until_ready(self) -> None:
-        """Until each instance takes requests.
+        """Waits until each instance takes requests.
 
         Raises:
-            CtrlabError: one can't start.
+            CtrlabError: an instance can't start.
         """
         if not self.servers.wait_until(lambda: set(self.servers.states()) == {State.READY}, START_SECONDS):
             raise CtrlabError(f"Each instance is ready within {START_SECONDS:g} s; they are {', '.join(self.servers.states())}.")
@@ -151,7 +154,7 @@ class RealFleet:
         return [each for each in self.servers.all.values() if each.state is State.READY]
 
     def kill(self, name: str) -> None:
-        """Ends an instance's process at once, as a machine's failure does."""
+        """Kills an instance's process, like a failure of its machine."""
         self.servers.kill(name)
 
     def release(self, arm: str) -> None:
@@ -159,7 +162,7 @@ class RealFleet:
         set_label(self._folder, arm, self._exported.export())
 
     def megabytes(self) -> dict[str, float]:
-        """Memory that the process of each instance that is ready has for itself."""
+        """Megabytes of unshared memory of each ready instance's process."""
         found = {}
         for each in self._ready():
             status = Path(f"/proc/{each.pid}/status").read_text()
@@ -191,12 +194,12 @@ class RealFleet:
         chart=None,
         users: int = 200,
     ) -> list[Answer]:
-        """Requests of users who come by chance; each is delivered by `deliver` in a thread of its own.
+        """Sends requests of users who come at random; `deliver` delivers each in a separate thread.
 
         Args:
-            arm_of: the label that a user's requests ask for.
-            events: {second: what is done then}.
-            chart: takes how many were answered by each instance so far, and how many failed.
+            arm_of: gives the label that a user's requests ask for.
+            events: {second: function that is called then}.
+            chart: gets the number of requests that each instance has answered so far, and the number that failed.
         """
         due = arrivals.poisson(per_second, seconds)
         who = np.random.default_rng(0).integers(0, users, len(due))
@@ -240,7 +243,7 @@ class RealFleet:
 
 
 class _Line:
-    """The servers, as one request sees them."""
+    """The servers as seen by one request."""
 
     def __init__(self, servers: Servers, path: str, ends: float):
         self._servers, self._path, self._ends = servers, path, ends
@@ -252,7 +255,7 @@ class _Line:
         return seen
 
     def send(self, request: bytes, name: str) -> tuple[str, HttpAnswer]:
-        """The name of the instance, and what it answered."""
+        """The name of the instance, and its answer."""
         try:
             return name, self._servers.send(name, self._path, request)
         except NoAnswer as problem:
@@ -265,7 +268,7 @@ class _Line:
 
 @contextlib.contextmanager
 def _front(fleet: RealFleet) -> Iterator[int]:
-    """The port of a front that hands each request on by the rules of exercise 2, until the block ends."""
+    """A context with the port of a front that forwards each request by the rules of exercise 2."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version, wbufsize = "HTTP/1.1", -1  # an answer's head and body leave together
