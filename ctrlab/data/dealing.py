@@ -113,13 +113,13 @@ class Dealing:
         return range(first, last) if at.left is None else at.left[first:last]
 
     def order(self, at: Pass, worker: int) -> tf.data.Dataset:
-        """Yields the rows that a worker has in a pass, in the order of training, by windows: int64 [<= the size of the window]."""
+        """The rows that a worker has in a pass, in the order of training, by windows: int64 [<= the size of the window]."""
         size = self._window(at, worker)
         windows = tf.data.Dataset.range(-(-len(self.rows_of(at, worker)) // size))
         return windows.map(functools.partial(self._rows_in, at, worker, size))
 
     def others(self, at: Pass, worker: int) -> tf.data.Dataset:
-        """Yields the rows of an epoch that the worker does not have in this pass: int64 [<= `IN_ORDER`], ascending."""
+        """The rows of an epoch that the worker does not have in this pass, in pieces: int64 [<= `IN_ORDER`], ascending."""
         own = self.rows_of(at, worker)
         if isinstance(own, range):
             whole = tf.data.Dataset.range(own.start).concatenate(tf.data.Dataset.range(own.stop, self.rows))

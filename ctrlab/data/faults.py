@@ -46,8 +46,8 @@ def remember(source: Source, order: Order) -> Reading:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Raises BadData with file and line in place of TensorFlow's error about a file that `read` opened, and BadData in place of
-    the error of a check in the model's graph, such as the check of its ids.
+    """Raises BadData with file and line in place of TensorFlow's error about a file that `read` opened. An error of a check in
+    the model's graph, such as the check of its ids, becomes BadData too.
 
     >>> with explained():                                  # doctest: +SKIP
     ...     model.fit(read("train.csv", schema, batch_size=512))

@@ -1,7 +1,7 @@
 """Judges answers: a wrong one always raises, and says where it is wrong and what to try; a right one prints one constant line.
 
-A lesson's checks are the functions in the `CHECKS` table of its folder's checks.py, each called with the learner's function and a
-random generator that is new every time, so that no answer can memorize its inputs.
+A lesson's checks are the functions in the `CHECKS` table of its folder's checks.py. Each is called with the learner's function
+and a random generator that is new every time, so that no answer can memorize its inputs.
 """
 
 from __future__ import annotations

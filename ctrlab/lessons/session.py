@@ -291,8 +291,8 @@ def _gpus() -> list:
 
 
 def show_comparison(comparison, baseline: str) -> None:
-    """A table of measurements: the ratio to the baseline, its interval and the interval's coverage (three blocks give 75 %,
-    six and more 95 %), and the percentage of the bound if the work is known.
+    """A table of measurements: the ratio to the baseline, its interval and the interval's coverage, and the percentage of the
+    bound if the work is known. Three blocks give a coverage of 75 %, six and more 95 %.
     """
     from rich.console import Console
     from rich.table import Table

@@ -15,9 +15,9 @@ LEAST_VARIANCE = 1e-6
 class Standardized(keras.layers.Layer):
     """Computes (x - mean) / sqrt(variance + 1e-6) for each column, float32 [B, n].
 
-    Mean and variance are over all rows of the training steps so far, those of this step included, and they are the same in
-    training and in serving. Those of a batch normalization differ: in training they are the batch's own, and after a short
-    training the moving ones still depend on their first values. Steps with old and new rows are joined as in
+    Mean and variance are over all rows of the training steps so far, including this step. They are the same in training and in
+    serving. Those of a batch normalization differ: in training they are the batch's own, and after a short training the moving
+    ones still depend on their first values. Steps with old and new rows are joined as in
 
         Chan, Golub & LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979.
 

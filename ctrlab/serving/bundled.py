@@ -1,7 +1,7 @@
 """An export with compiled ops: the graph, and beside it the weights, which the graph's initializer loads (native/serving).
 
 Two ops give a call all of its weights: one op the handles of all tables, the other op all dense tensors. So the size of the graph
-does not depend on that of the weights, and a process keeps one copy of them for any number of sessions.
+does not depend on the weights. A process keeps one copy of them for any number of sessions.
 """
 
 from __future__ import annotations

@@ -36,10 +36,9 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
 
     A step is refused if its loss, a gradient or the learning rate is not finite (under a loss scale, it is skipped for the first
     two), or if a table has no room. It changes no table, variable, slot or count, so the batch can be repeated. In `train` and in
-    the `fit` of our models, values that layers assign in the forward pass (moving statistics of batch normalization, dropout
-    seeds) must be finite, too, and a refusal leaves them unchanged. In the `fit` of another Keras model they stay assigned, and
-    the error is TensorFlow's, with our sentence in it. Metrics stay updated. Under a distribution strategy only the loss is
-    checked.
+    the `fit` of our models, values that layers assign in the forward pass must be finite, too: moving statistics of batch
+    normalization, dropout seeds. A refusal leaves them unchanged. In the `fit` of another Keras model they stay assigned, and the
+    error is TensorFlow's, with our sentence in it. Metrics stay updated. Under a distribution strategy only the loss is checked.
 
     Args:
         kind: one of "sgd", "adagrad", "ftrl", "adam_async".

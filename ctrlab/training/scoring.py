@@ -22,8 +22,8 @@ def score(model, table, batch_size: int = 4096) -> np.ndarray:
     """The model's probability for each row and task, in the order of the rows: float32 [n, K].
 
     The results equal those for the same rows in a file. If a model's `rows_apart` is false, as WDL's at the contest's sizes, the
-    answer for a row depends on the other rows of its batch, so the batch size matters. The first call traces the model, for any
-    number of rows; later calls run what it traced.
+    answer for a row depends on its batch. Then the batch size matters. The first call traces the model, for any number of rows;
+    later calls run what it traced.
 
     Args:
         table: as in `ctrlab.data.table`: a pandas DataFrame, an Arrow table, a path of a Parquet file or of a CSV with header. It

@@ -1,7 +1,7 @@
 """Checks the simulation: the same pools and loads, simulated and on this machine's cores, side by side.
 
 Curves are measured from requests one after the other. The settings of the check are different: several models, queues, and other
-numbers of rows. The speed of a shared machine varies, so requests are also timed one after the other before and after each
+numbers of rows. The speed of a shared machine varies. So requests are also timed one after the other before and after each
 setting, and the setting is simulated at that speed.
 """
 

@@ -218,7 +218,7 @@ def _require_cheap(trial: _Trial, rates: list[float], start: float, case: str, w
 
 
 def _searches(rng: np.random.Generator):
-    """The cases: (description, first rate of the search, capacity of the server, limit, requests per run, `noisy` of `_Trial`)."""
+    """The cases: (description, first rate, capacity of the server, limit, requests per run, `noisy` of `_Trial`)."""
     start, within = float(rng.integers(20, 60)), float(rng.integers(3, 90))
     yield "a server that can do what is tried first", start, start, within, 100, 0
     yield "one just below what is tried first", start, 0.999 * start, within, 200, 0
