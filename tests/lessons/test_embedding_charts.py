@@ -42,26 +42,6 @@ def test_gaps_are_those_of_pairs_with_one_seed():
     assert [trace.name for trace in chart.data if trace.name] == ["hashed"]
     chart = embedding_charts.size_curve({"machine": "a machine", "runs": runs}, title="A study", published=True, rare=0.1)
     assert [trace.name for trace in chart.data if trace.name] == ["hashed", embedding_charts.PUBLISHED[2]]
-    found = [line.split()[-4:] for line in embedding_charts.wins(runs).splitlines()[1:]]
-    assert [(ahead, seeds, pytest.approx(float(by), abs=1e-4)) for ahead, _, seeds, by in found] == [
-        ("1", "1", 0.01),
-        ("1", "2", 0.0),
-        ("1", "1", 0.2),
-    ]
-
-
-def test_a_variable_can_stand_for_a_row_for_each_id():
-    """It holds for each model separately, and runs of "perfect" beside it change nothing."""
-    same = {"rows": 100, "rare": 0.1, "drift": 0.05, "collisions": 0.5, "size": 1.0}
-    aucs = {("dlrm", "variable"): 0.7, ("dlrm", "hashed"): 0.69, ("dlrm", "perfect"): 0.5, ("wdl", "variable"): 0.6}
-    aucs[("wdl", "hashed")] = 0.62
-    runs = [{"model": m, "way": way, "compression": 1.0, "seed": 0, "auc": auc, **same} for (m, way), auc in aucs.items()]
-    heading, *lines = embedding_charts.wins(runs, perfect="variable").splitlines()
-    assert "variable ahead" in heading
-    assert [(line.split()[0], *line.split()[-4:]) for line in lines] == [
-        ("dlrm", "1", "of", "1", "+0.0100"),
-        ("wdl", "0", "of", "1", "-0.0200"),
-    ]
 
 
 def test_records_have_what_lessons_show():

@@ -1,10 +1,10 @@
-"""The objects of the lesson on exports: the ops of a version, the towers of a model, a version that was damaged in transfer."""
+"""What the lesson on exports looks at: a version's ops, a server in Python, the towers of a model, a damaged version."""
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from ctrlab.models.blocks import Tower
 from ctrlab.models.deepfm import DeepFM
 from ctrlab.serving.graph import traced
-from ctrlab.serving.inputs import inputs_of
+from ctrlab.serving.inputs import Input, inputs_of
 
 NO_WORK = ("Const", "Placeholder", "Identity", "NoOp")
 Arrays = list[np.ndarray]
@@ -24,6 +24,19 @@ def ops_of(version: Path) -> Counter:
     """{op type: number of such ops in a call} for a version's folder; constants, inputs and the like are left out."""
     saved = saved_model_pb2.SavedModel.FromString((version / "saved_model.pb").read_bytes())
     return Counter(node.op for node in saved.meta_graphs[0].graph_def.node if node.op not in NO_WORK)
+
+
+def tensors(instances: Sequence[Mapping], columns: Sequence[Input]) -> dict[str, tf.Tensor]:
+    """The tensors of a SavedModel's signature from the rows of a JSON body."""
+    found = {}
+    for each in columns:
+        values = [row[each.column] for row in instances]
+        if each.ragged:
+            found[f"{each.column}/values"] = tf.constant([value for row in values for value in row], each.dtype)
+            found[f"{each.column}/row_splits"] = tf.constant(np.cumsum([0, *map(len, values)]), tf.int64)
+        else:
+            found[each.column] = tf.constant(values, each.dtype)
+    return found
 
 
 def weights_of(tower: Tower) -> tuple[Arrays, Arrays, list[Arrays]]:
