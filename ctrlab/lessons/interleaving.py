@@ -20,7 +20,9 @@ LOOKS = 100
 """How often a thread may take a condition, without a wait or a pause in between, before it counts as waiting in a loop."""
 
 NEVER_ENDED = (OURS, sysconfig.get_path("stdlib") + os.sep, "<frozen")
-"""Modules whose functions are never interrupted. An interrupted semaphore would release a lock that another thread holds."""
+"""Folders of modules whose functions are never interrupted. An interrupted semaphore would release a lock that another thread
+holds.
+"""
 
 
 class Stuck(Exception):

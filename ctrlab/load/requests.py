@@ -27,7 +27,7 @@ Format = Literal["columns", "binary"]
 FORMATS = ("columns", "binary")
 """The formats: TensorFlow Serving's JSON by columns, and the open inference protocol with tensors as bytes."""
 TYPES = {"BYTES": pa.string(), "INT32": pa.int32(), "INT64": pa.int64(), "FP32": pa.float32()}
-"""{name in the open inference protocol: NumPy's type}."""
+"""{name in the open inference protocol: Arrow's type}."""
 SKEW = 1.0
 COUNTS = "candidates"
 """The input that holds how many candidates each user has: `ctrlab.serving.inputs.COUNTS`."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ctrlab.lessons.check import OURS, CheckFailed
 
 NOT_COUNTED = (OURS, sysconfig.get_path("stdlib"), sysconfig.get_path("platlib"), sysconfig.get_path("purelib"), "<frozen")
-"""Modules whose lines do not count as part of the answer."""
+"""Folders of modules whose lines do not count as part of the answer."""
 
 
 def within(most: int, answer: Callable, *, rule: str, next_step: str) -> Callable:
