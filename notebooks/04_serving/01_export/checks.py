@@ -6,14 +6,15 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from ctrlab.lessons.topics.export.c_host import planned
 
 from ctrlab import compiling
 from ctrlab.lessons import cpp_cell
-from ctrlab.lessons.check import CheckFailed, call, parts, require_close
+from ctrlab.lessons.check import CheckFailed, require_close
+from ctrlab.lessons.exercise import Each, Exercise
 from ctrlab.ops.kernel_swap import CHECK_MEGABYTES, CHECK_SECONDS, verdict
 from ctrlab.paths import native
 
@@ -37,8 +38,8 @@ def fold(kernels: list[np.ndarray], biases: list[np.ndarray], norms: list[Norm])
     return folded
 
 
-def towers(rng: np.random.Generator) -> Iterator[tuple[str, Layers]]:
-    """The cases: (description, a tower)."""
+def towers(rng: np.random.Generator) -> Iterator[tuple]:
+    """The cases: (description, kernels, biases, norms)."""
     for case, sizes in (
         ("three layers", (7, 9, 5, 3)),
         ("square layers", (6, 6, 6)),
@@ -46,13 +47,13 @@ def towers(rng: np.random.Generator) -> Iterator[tuple[str, Layers]]:
         ("a layer of one output", (3, 1, 4)),
         ("one layer, which has no normalization before it", (5, 4)),
     ):
-        yield case, _tower(rng, sizes)
+        yield case, *_tower(rng, sizes)
     kernels, biases, norms = _tower(rng, (6, 5, 4))
     gamma, beta, mean, variance = norms[0]
-    yield "scales below 0", (kernels, biases, [[-np.abs(gamma), beta, mean, variance]])
-    yield "a column that was always the same: its variance is 0", (kernels, biases, [[gamma, beta, mean, 0 * variance]])
-    yield "a mean of 0 and a shift of 0", (kernels, biases, [[gamma, 0 * beta, 0 * mean, variance]])
-    yield "a scale of 0: only the shift is left", (kernels, biases, [[0 * gamma, beta, mean, variance]])
+    yield "scales below 0", kernels, biases, [[-np.abs(gamma), beta, mean, variance]]
+    yield "a column that was always the same: its variance is 0", kernels, biases, [[gamma, beta, mean, 0 * variance]]
+    yield "a mean of 0 and a shift of 0", kernels, biases, [[gamma, 0 * beta, 0 * mean, variance]]
+    yield "a scale of 0: only the shift is left", kernels, biases, [[0 * gamma, beta, mean, variance]]
 
 
 def _tower(rng: np.random.Generator, sizes: tuple[int, ...]) -> Layers:
@@ -64,30 +65,18 @@ def _tower(rng: np.random.Generator, sizes: tuple[int, ...]) -> Layers:
     return kernels, [vector(n) for n in sizes[1:]], norms
 
 
-def check_fold(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `fold(kernels, biases, norms)` -> (kernels, biases) that answer the same without the norms."""
-    for case, layers in towers(rng):
-        received = parts(call(answer, *layers, case=case), "kernels, biases", case=case)
-        for what, mine, right in zip(("kernels", "biases"), received, fold(*layers)):
-            if not isinstance(mine, list | tuple) or len(mine) != len(right):
-                raise CheckFailed(
-                    f"There are as many layers as before; here {case}.",
-                    expected=f"a list of {len(right)} {what}",
-                    received=f"{len(mine)} {what}" if isinstance(mine, list | tuple) else type(mine).__name__,
-                    next_step="begin with the first layer as it is, and append one per norm",
-                )
-            for n, (one, expected) in enumerate(zip(mine, right)):
-                require_close(one, expected, case=f"{case}: {what}, layer {n}", next_step=_look_at(what, n, one, expected))
+def same_layer(received: object, expected: np.ndarray, case: str, question: Sequence) -> None:
+    """A kernel or a bias as the reference has it; the next step is for what is wrong with it."""
+    require_close(received, expected, case=case, next_step=_look_at(received, expected, *question))
 
 
-def _look_at(what: str, layer: int, mine: object, right: np.ndarray) -> str:
-    if layer == 0:
+def _look_at(mine: object, right: np.ndarray, kernels: list[np.ndarray], biases: list[np.ndarray], norms: list[Norm]) -> str:
+    if right is kernels[0] or right is biases[0]:
         return "no norm stands before the first layer: its kernel and bias stay as they are"
-    mine = np.asarray(mine)
-    if mine.shape == right.shape and mine.dtype == right.dtype:
+    if getattr(mine, "shape", None) == right.shape and getattr(mine, "dtype", None) == right.dtype:
         if np.linalg.norm(mine - right) < 0.05 * np.linalg.norm(right):
             return "nearly right: does the root take the variance and EPSILON, and is all of it float32?"
-        if what == "kernels":
+        if right.ndim == 2:
             return "which inputs of the next layer does a scale meet, and which axis of its kernel are these?"
         return "what does the shift come to behind the next layer's kernel? The bias is added to that"
     return "each new array has the shape and the type of the old one"
@@ -205,4 +194,12 @@ def _around(text: str, at: int) -> str:
     return f"{len(text):,} characters, there {text[max(0, at - 20) : at + 20]!r}"
 
 
-CHECKS = {1: check_fold, 2: check_ask}
+CHECKS = {
+    1: Exercise(
+        asks="fold(kernels, biases, norms): n kernels, n biases, n - 1 norms -> lists of n kernels and of n biases, float32",
+        cases=towers,
+        reference=fold,
+        compare={"kernels": Each("layer", same_layer), "biases": Each("layer", same_layer)},
+    ),
+    2: check_ask,
+}

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from ctrlab.lessons.topics.export import checks
+from solved import solved
 from wrong_answers import judge
 
 from ctrlab.lessons import check, notebook, places
@@ -12,33 +13,14 @@ from ctrlab.lessons.cpp_cell import Source
 LESSON = "04_serving/01_export"
 
 
-def fold(
-    kernels,
-    biases,
-    norms,
-    *,
-    epsilon=1e-3,
-    root=np.sqrt,
-    scaled=True,
-    shifted=True,
-    centred=True,
-    through="kernel",
-    axis=0,
-    dtype=np.float32,
-):
-    out = [kernels[0]], [biases[0]]
-    for kernel, bias, (gamma, beta, mean, variance) in zip(kernels[1:], biases[1:], norms):
-        scale = gamma / root(variance + epsilon)
-        shift = beta - centred * mean * scale
-        new = kernel * (scale[:, None] if axis == 0 else scale[None, : kernel.shape[1]]) if scaled else kernel
-        out[0].append(new.astype(dtype))
-        out[1].append((bias + shifted * shift @ (kernel if through == "kernel" else new)).astype(dtype))
-    return out
+fold, ask = solved(LESSON, 1), solved(LESSON, 2)
 
 
-def variant(name, **options):
+def of_norms(name, change):
+    """The right answer, but for other norms."""
+
     def answer(kernels, biases, norms):
-        return fold(kernels, biases, norms, **options)
+        return fold(kernels, biases, [change(*norm) for norm in norms])
 
     answer.__name__ = name
     return answer
@@ -46,6 +28,25 @@ def variant(name, **options):
 
 def nothing(kernels, biases, norms):
     return kernels, biases
+
+
+def no_scale(kernels, biases, norms):
+    return kernels, fold(kernels, biases, norms)[1]
+
+
+def no_shift(kernels, biases, norms):
+    return fold(kernels, biases, norms)[0], biases
+
+
+def shift_through_the_new_kernel(kernels, biases, norms):
+    right = fold(kernels, biases, norms)
+    shifts = [beta - mean * gamma / np.sqrt(variance + checks.EPSILON) for gamma, beta, mean, variance in norms]
+    others = [bias + shift @ kernel for bias, shift, kernel in zip(biases[1:], shifts, right[0][1:])]
+    return right[0], [biases[0], *(bias.astype(np.float32) for bias in others)]
+
+
+def in_float64(kernels, biases, norms):
+    return [[array.astype(np.float64) for array in arrays] for arrays in fold(kernels, biases, norms)]
 
 
 def only_the_first(kernels, biases, norms):
@@ -88,36 +89,30 @@ def constant(kernels, biases, norms):
     return [np.zeros_like(kernel) for kernel in kernels], [np.zeros_like(bias) for bias in biases]
 
 
-def half(kernels, biases, norms):
-    right = fold(kernels, biases, norms)
-    return [[array.astype(np.float16).astype(np.float32) for array in arrays] for arrays in right]
-
-
 WRONG = {
-    nothing: "scales|kernels, layer 1",
+    nothing: "`kernels`, layer 1",
     only_the_first: "layer 2",
-    into_the_layer_before: "kernels, layer 0",
+    into_the_layer_before: "`kernels`, layer 0",
     in_place: "leaves its inputs",
-    one_too_few: "as many layers",
-    kernels_alone: "returns kernels, biases|as many layers",
+    one_too_few: "one layer for each",
+    kernels_alone: "returns kernels, biases|one layer for each",
     as_columns: "shape",
     constant: None,
-    half: None,
-    variant("without_epsilon", epsilon=0): None,
-    variant("a_larger_epsilon", epsilon=1e-2): None,
-    variant("the_variance_itself", root=lambda v: v): None,
-    variant("no_scale", scaled=False): None,
-    variant("no_shift", shifted=False): "biases",
-    variant("no_mean", centred=False): "biases",
-    variant("shift_through_the_new_kernel", through="new"): "biases",
-    variant("in_float64", dtype=np.float64): "float32",
+    of_norms("without_epsilon", lambda gamma, beta, mean, variance: (gamma, beta, mean, variance - 1e-3)): None,
+    of_norms("a_larger_epsilon", lambda gamma, beta, mean, variance: (gamma, beta, mean, variance + np.float32(9e-3))): None,
+    of_norms("the_variance_itself", lambda gamma, beta, mean, variance: (gamma, beta, mean, variance**2)): None,
+    no_scale: None,
+    no_shift: "biases",
+    of_norms("no_mean", lambda gamma, beta, mean, variance: (gamma, beta, 0 * mean, variance)): "biases",
+    shift_through_the_new_kernel: "biases",
+    in_float64: "float32",
 }
 test_right, test_wrong = judge(LESSON, {1: (fold, WRONG)})
 
 
 def test_the_definition_passes_and_answers_the_same():
     check.run(LESSON, 1, checks.fold)
-    for _, (kernels, biases, norms) in checks.towers(np.random.default_rng(3)):
+    for _, kernels, biases, norms in checks.towers(np.random.default_rng(3)):
         x = np.random.default_rng(4).standard_normal((5, kernels[0].shape[0]))
         np.testing.assert_allclose(
             run(x, *checks.fold(kernels, biases, norms)), run(x, kernels, biases, norms), rtol=1e-3, atol=1e-3
@@ -133,18 +128,14 @@ def run(x, kernels, biases, norms=()):
     return x
 
 
-def cell(of=lambda nb: nb) -> str:
-    """The cell of exercise 2 in the solved notebook, or in what `of` makes of it."""
-    return notebook.solutions(of(notebook.read(places.lesson_path(LESSON))))[2].partition("\n")[2]
-
-
 def test_the_solution_passes():
-    check.run(LESSON, 2, Source("ask", cell()), 1)
+    check.run(LESSON, 2, Source("ask", ask), 1)
 
 
 def test_the_stub_is_not_judged():
+    stubs = notebook.solutions(notebook.learner(notebook.read(places.lesson_path(LESSON))))
     with pytest.raises(Unanswered, match="Exercise 2: write this"):
-        check.run(LESSON, 2, Source("ask", cell(notebook.learner)))
+        check.run(LESSON, 2, Source("ask", stubs[2].partition("\n")[2]))
 
 
 def test_what_is_no_cell_is_refused():
@@ -219,8 +210,8 @@ RIGHT_PROGRAMS = ["one_response_for_all"]  # a response that was given back is o
 @pytest.mark.parametrize("name", WRONG_PROGRAMS)
 def test_programs(name):
     old, new, says = WRONG_PROGRAMS[name]
-    assert cell().count(old) == 1
-    source = Source("ask", cell().replace(old, new))
+    assert ask.count(old) == 1
+    source = Source("ask", ask.replace(old, new))
     if name in RIGHT_PROGRAMS:
         check.run(LESSON, 2, source, 1)
         return
