@@ -62,7 +62,8 @@ class Workers(Group):
     Args:
         start_seconds: the longest wait for all workers to connect.
     Attributes:
-        shard: the index of this worker, and the number of workers. addresses: host:port of each.
+        shard: the index of this worker, and the number of workers.
+        addresses: host:port of each.
         rows_as: see `SharedStep`; for training steps.
     """
 

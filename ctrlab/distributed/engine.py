@@ -43,7 +43,8 @@ def connect(workers: int, start_seconds: float, sentence: str) -> None:
     """Opens the port that `TF_CONFIG` gives this process, and waits for the other workers.
 
     Args:
-        start_seconds: time after which the process ends if a worker is missing. sentence: its message on stderr then.
+        start_seconds: time after which the process ends if a worker is missing.
+        sentence: its message on stderr then.
     Raises:
         RuntimeError: TensorFlow has run something in this process before. OpError: the port is taken.
     """

@@ -27,10 +27,12 @@ _NOT_MADE = frozenset({"NoOp", "Identity", "ReadVariableOp"})
 class Spent:
     """The cost of one run.
 
-    Attributes: ops: {op type: number of ops in the graph}, including those of a called tf.function, without constants, inputs and
-    variables. hidden: types of ops that hide what they run: loops, branches, data sets, calls of graphs and of Python. bytes:
-    bytes of all tensors that ops made, and of all constants; inputs and variables do not count. largest: (op type, shape) of the
-    largest tensor.
+    Attributes:
+        ops: {op type: number of ops in the graph}, including those of a called tf.function, without constants, inputs and
+            variables.
+        hidden: types of ops that hide what they run: loops, branches, data sets, calls of graphs and of Python.
+        bytes: bytes of all tensors that ops made, and of all constants; inputs and variables do not count.
+        largest: (op type, shape) of the largest tensor.
     """
 
     ops: Counter

@@ -88,10 +88,12 @@ def send(
         requests: results of `post`.
         due: seconds from the beginning, ascending; see `ctrlab.load.arrivals`.
         rate, seconds: the rate and the length for which the schedule was drawn; None: those of `due`. They differ if the schedule
-        was cut. timeout: seconds from its due time after which a request without an answer has failed.
+            was cut.
+        timeout: seconds from its due time after which a request without an answer has failed.
         most_connections: the most connections to all targets together. If all are busy, requests wait here, and their latency
-        goes on. odd: (index in `requests`, body with status 200) -> why the body is not a valid answer; "" if it is. It runs
-        between two requests, so it must take only microseconds.
+            goes on.
+        odd: (index in `requests`, body with status 200) -> why the body is not a valid answer; "" if it is. It runs between two
+            requests, so it must take only microseconds.
     Raises:
         CtrlabError: nothing is due, or there is no request. KeyboardInterrupt: is passed on; no more requests are sent.
     """

@@ -31,8 +31,9 @@ def target(url: str) -> Target:
 def inputs_of(where: Target, model: str, token: str = "") -> dict[str, str]:
     """{input: datatype} of a model.
 
-    Raises: CtrlabError: nothing listens, the token is invalid or not the server's, there is no such model, or the server does not
-    serve models.
+    Raises:
+        CtrlabError: nothing listens, the token is invalid or not the server's, there is no such model, or the server does not
+            serve models.
     """
     if not (token.isascii() and token.isprintable()):
         raise CtrlabError("A token is printable ASCII; CTRLAB_TOKEN's has other characters: set it to the server's.")

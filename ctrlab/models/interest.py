@@ -56,7 +56,7 @@ class Behaviour:
             profile: one float32 [B, P], or none without such columns.
             target: float32 [B, C].
             the events of the histories (one history per user if candidates share them), and those of the negatives if `ids` has
-            them.
+                them.
         """
         pooled = [names for names in (self.profile, [s.of for s in self.histories]) if names]
         histories = [s.name for s in self.histories]

@@ -72,7 +72,8 @@ class Application:
     Args:
         token: the token that requests must bring, `Authorization: Bearer ...`; "": none.
         refuse: called for each request without an answer, with the model or "", the reason in a word, and the sentence.
-        most_bytes: the largest body of a request. body_seconds: time within which a body must arrive.
+        most_bytes: the largest body of a request.
+        body_seconds: time within which a body must arrive.
 
     Attributes:
         ready: whether clients may send more requests; otherwise each answer ends its connection.

@@ -24,7 +24,8 @@ def allocated(asked: Iterable[str], models: Collection[str], cpus: Collection[in
 
     Args:
         asked: assignments such as "ctr=0-3,8".
-        models: the models of the server. cpus: the CPUs that the process may use; None: as the system says.
+        models: the models of the server.
+        cpus: the CPUs that the process may use; None: as the system says.
     Raises:
         CtrlabError: an assignment is malformed, a CPU does not exist or is assigned to two models, or none is left for the
             others.

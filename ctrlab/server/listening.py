@@ -111,7 +111,8 @@ async def quiet(came: Callable[[], float], ends: float) -> None:
     """Waits until no request has come for `QUIET_SECONDS`, within limits.
 
     Args:
-        came: returns the time of the last request, by `time.monotonic`. ends: the latest end of the wait.
+        came: returns the time of the last request, by `time.monotonic`.
+        ends: the latest end of the wait.
     """
     begun = time.monotonic()
     while time.monotonic() < min(begun + MOST_QUIET_SECONDS, max(begun, came()) + QUIET_SECONDS, ends):

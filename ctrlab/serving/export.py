@@ -185,8 +185,9 @@ def complete(
 
     Args:
         name: the model's name, for the requests.
-        served: optimizations of level "serving". known: the answers to the requests, float32 [B, K] each, if the version shall
-        not be tried because it has more rows than fit into this process.
+        served: optimizations of level "serving".
+        known: the answers to the requests, float32 [B, K] each, if the version shall not be tried because it has more rows than
+            fit into this process.
     Raises:
         CtrlabError: an answer is not finite, or the version refuses a request. OSError: the disk refuses.
     """

@@ -98,8 +98,9 @@ class Publisher:
         full_every: one of this many publications is a full version; so is the first, and one whose changes the tables no longer
             know.
         keep: the number of full versions of publishers that stay, with their updates. Older ones without a label are deleted;
-        exports never are. A failed deletion is tried again after the next publication. inputs, rows, memory_rows, share_users,
-        optimizations: as in `export_model`. run: settings of the training, for the manifest.
+            exports never are. A failed deletion is tried again after the next publication.
+        inputs, rows, memory_rows, share_users, optimizations: as in `export_model`.
+        run: settings of the training, for the manifest.
     Raises:
         CtrlabError: a step was taken before; a number is invalid; a row lacks a column; users can't be shared; another publisher
             uses the folder.

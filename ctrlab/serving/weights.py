@@ -34,7 +34,8 @@ class Moment:
     """The moment that weights come from.
 
     Attributes:
-        step: step of the training. update: number of the version's update, from 1; 0: the version itself.
+        step: step of the training.
+        update: number of the version's update, from 1; 0: the version itself.
         micros: when they were read from the model, in microseconds since 1970.
     """
 
@@ -63,7 +64,8 @@ def write_weights(
         bundle: the name of the weights in the graph.
         fixed: float32 [V, D] each, arrays or variables.
         growing: for each variable a cut of everything, and whether a server keeps only part of the rows in memory.
-        formats: format of each table's rows. shard: the shard that the tables hold.
+        formats: format of each table's rows.
+        shard: the shard that the tables hold.
     Raises:
         OSError: the disk refused. CtrlabError: a weight is not finite, or too large for its table's format.
     """

@@ -52,8 +52,8 @@ class TouchedRows(keras_hooks.OneStep, keras.optimizers.LossScaleOptimizer):
             refuses to step an `Embedding` that computes in float16.
     Raises:
         UnknownName: no such kind or rung. CtrlabError: a rung of another level; a scale below 0 or not finite; another
-        LossScaleOptimizer is wrapped around it. InvalidArgumentError, in a step: FTRL's learning rate is not above 0, as in a
-        warm-up from 0.
+            LossScaleOptimizer is wrapped around it. InvalidArgumentError, in a step: FTRL's learning rate is not above 0, as in a
+            warm-up from 0.
 
     >>> optimizer = TouchedRows("adam_async", 1e-3)
     """

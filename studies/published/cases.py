@@ -36,7 +36,8 @@ class Case(Plain):
     """A published number beside the simulated one.
 
     Attributes:
-        says: the published statement. source: its source.
+        says: the published statement.
+        source: its source.
         low, high: the range of the published number.
         simulated: the number with `constants`.
         within: the relative error up to which the number comes out. A number that is only said to be above or below 1 must be so.

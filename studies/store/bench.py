@@ -32,10 +32,12 @@ class StoreBench:
     """The measurements of one run of the program.
 
     Attributes:
-        row_bytes, keys: size and number of the stored rows. memory: bytes that our full store held, and that a peer's block cache
-        gets. rounds: for each round, results by store: by phase {"rows_per_second", "reads": [[at, seconds per batch], ..],
-        "updates"}, and the store's facts. "disk" has the rate of random 4096-byte reads per second: "iops" with 128 in flight,
-        "iops_alone" one at a time. missing: peers whose libraries are not installed.
+        row_bytes, keys: size and number of the stored rows.
+        memory: bytes that our full store held, and that a peer's block cache gets.
+        rounds: for each round, results by store: by phase {"rows_per_second", "reads": [[at, seconds per batch], ..],
+            "updates"}, and the store's facts. "disk" has the rate of random 4096-byte reads per second: "iops" with 128 in
+            flight, "iops_alone" one at a time.
+        missing: peers whose libraries are not installed.
     """
 
     row_bytes: int

@@ -61,7 +61,8 @@ def page(text: str, records: Mapping[str, Sequence[Mapping]], name: str) -> str:
     """A page's text with the tables for which it has places.
 
     Args:
-        records: the records of each of `RENDERERS`. name: the page's name, for errors.
+        records: the records of each of `RENDERERS`.
+        name: the page's name, for errors.
     Raises:
         BadData: the page has no place for a table, or the same place twice; a record does not belong to its bench.
     """

@@ -113,8 +113,9 @@ class Host:
 def hosts(count: int) -> Iterator[Sequence[Host]]:
     """This number of hosts with links on one machine, which are at first as fast as the machine.
 
-    Raises: CtrlabError: the number is not between 1 and `MOST_HOSTS`; this process may not make networks, or a program for it is
-    missing.
+    Raises:
+        CtrlabError: the number is not between 1 and `MOST_HOSTS`; this process may not make networks, or a program for it is
+            missing.
 
     >>> with hosts(2) as (one, other):     # doctest: +SKIP
     ...     one.set_rate(100)

@@ -97,7 +97,8 @@ class Errors(Plain):
     """Relative errors of several settings.
 
     Attributes:
-        worst: the largest absolute error. bias: the mean error; below 0, the predicted times are too short.
+        worst: the largest absolute error.
+        bias: the mean error; below 0, the predicted times are too short.
         spread: the standard deviation of the errors.
     """
 
@@ -114,9 +115,14 @@ class Errors(Plain):
 def fit(measured: Sequence[Measured], alone: Sequence[Measured], cores: float) -> Fitted:
     """Fits the constants with the least squared relative error over the settings' medians, none below 0.
 
-    Args: measured: the bench's `Measured` of several workers. A single batch size or number of workers can't separate the
-    constants. alone: those of one process. cores: number of cores of the machine. Raises: CtrlabError: the settings are not of
-    one model and one number of threads, or fewer than the constants; or a number is invalid.
+    Args:
+        measured: the bench's `Measured` of several workers. A single batch size or number of workers can't separate the
+            constants.
+        alone: those of one process.
+        cores: number of cores of the machine.
+    Raises:
+        CtrlabError: the settings are not of one model and one number of threads, or fewer than the constants; or a number is
+            invalid.
     """
     _require(measured, alone)
     model = _model(measured, alone)
@@ -182,7 +188,8 @@ class Checked(Plain):
 
     Attributes:
         fitted: the constants.
-        used: the settings to which they were fitted. held_out: the other settings.
+        used: the settings to which they were fitted.
+        held_out: the other settings.
         null: the null model, fitted to the same settings.
         null_used, null_held_out: the same settings in the same order, with the null model's predictions.
     """

@@ -36,7 +36,8 @@ class Job:
 
     Attributes:
         model, embedding, profile: names.
-        optimizations: names of rungs. seed: determines weights and rows.
+        optimizations: names of rungs.
+        seed: determines weights and rows.
     """
 
     model: str

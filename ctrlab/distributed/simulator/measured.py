@@ -19,7 +19,8 @@ class Measured(Plain):
         seconds: seconds per step, by block; round i is the same in all settings of a group.
         bytes, packets: bytes and packets that a worker sent per step, on average.
         reduces, exchanges: number of all-reduces and all-to-alls per step.
-        least: the least traffic per step. threads: number of threads of each worker's ops.
+        least: the least traffic per step.
+        threads: number of threads of each worker's ops.
     """
 
     model: str
@@ -54,8 +55,10 @@ class Measured(Plain):
 class Found(Plain):
     """The measurements of `bench`.
 
-    Attributes: measured: steps of several workers, over links. alone: steps of one process without exchanges, with the examples
-    of one worker as `batch`: one for each of `measured` without a rate, in the same order.
+    Attributes:
+        measured: steps of several workers, over links.
+        alone: steps of one process without exchanges, with the examples of one worker as `batch`: one for each of `measured`
+            without a rate, in the same order.
     """
 
     measured: tuple[Measured, ...]

@@ -173,7 +173,8 @@ class Figure:
 
         Args:
             rows: the cells of each row, of any length; None leaves a cell out, PAD draws it dashed.
-            ids: a label on the left of each row. header: a label above each column. name: a title above the table.
+            ids: a label on the left of each row. header: a label above each column.
+            name: a title above the table.
             cell: width and height of a cell.
             marked: the colour of a row, or of a cell (row, column).
         """

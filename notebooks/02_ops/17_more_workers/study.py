@@ -89,7 +89,8 @@ class Measured:
 
     Attributes:
         seconds: {examples: seconds per step, by repetition}.
-        fixed, per_example: seconds of the line through them. model: the model for the simulator.
+        fixed, per_example: seconds of the line through them.
+        model: the model for the simulator.
     """
 
     def __init__(self, profile: Profile):
@@ -135,8 +136,9 @@ def curve(model: Model, ring: Ring, batch: int, megabits: float, dense: float | 
 def seconds(ring: Ring, model: Model, there: Cluster, workers: int, batch: int) -> float:
     """Seconds of a simulated step whose all-reduces take the time that the learner's function gives.
 
-    Args: there: the cluster. If nodes have several workers, the ring's messages have the mean latency, because they follow one
-    another.
+    Args:
+        there: the cluster. If nodes have several workers, the ring's messages have the mean latency, because they follow one
+            another.
     """
     near, far = links(there, workers)
     nodes, steps = math.ceil(workers / there.per_node), 2 * (workers - 1)
@@ -163,7 +165,8 @@ def four_over_eight(ring: Ring, batch: int, millions: float, host: str) -> dict[
     """{number of GPUs: time of a step relative to that of four}, on one node of V100; "nodes" are two nodes of four.
 
     Args:
-        ring: the learner's function. millions: millions of dense weights.
+        ring: the learner's function.
+        millions: millions of dense weights.
         host: "one loop" feeds all GPUs of a node, "a process each", or "free": launches and copies take no time.
     """
     model, node = aws.aws_model(1e6 * millions), aws.aws_cluster()

@@ -75,7 +75,8 @@ class Measured:
         """The simulated machine.
 
         Args:
-            cores: None: by the profile. crowding: factor on the measured slowdown between cores. options: as in `Experiment`.
+            cores: None: by the profile. crowding: factor on the measured slowdown between cores.
+            options: as in `Experiment`.
         """
         loads = Experiment(crowding=crowding, **options).loads(self.main, self.variant)
         return Machine({model: limited(load) for model, load in loads.items()}, cores or self.cores, self.requests)
@@ -117,7 +118,8 @@ class Machine:
     """The models' loads, scaled to one busy core, and the machine that gets them.
 
     Attributes:
-        loads: {model: its requests}; the first is the main model. requests: total number of drawn requests.
+        loads: {model: its requests}; the first is the main model.
+        requests: total number of drawn requests.
     """
 
     loads: Mapping[str, Load]

@@ -86,7 +86,8 @@ def instances_needed(work: float, limit: float, away: int) -> int:
     """The fewest instances that answer 99 of 100 requests within a limit, while this number of them is away.
 
     Args:
-        work: number of instances that the load keeps busy. limit: the limit, in mean call times.
+        work: number of instances that the load keeps busy.
+        limit: the limit, in mean call times.
     Raises:
         CtrlabError: no number of instances is enough.
     """
