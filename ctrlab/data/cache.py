@@ -209,8 +209,7 @@ def _make_folder(folder: Path, recipe: dict, make: Callable[[Path], dict]) -> di
 
 
 def _manifest(folder: Path, recipe: dict) -> dict | None:
-    """The manifest of a folder, written when it was made; None if the folder is missing, incomplete or made from another recipe.
-    """
+    """A folder's manifest, written when it was made; None if the folder is missing, incomplete or made from another recipe."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
     except (OSError, ValueError):

@@ -35,8 +35,7 @@ def clear_errors(path: Path) -> Iterator[None]:
 
 
 def sweep(folder: Path, name: str = "") -> None:
-    """Removes the hidden files that a `Replacement` left in a folder when its process was killed: those of one file name, or all.
-    """
+    """Removes hidden files that a `Replacement` left in a folder when its process was killed: those of one file name, or all."""
     for path in folder.glob(f".{glob.escape(name) or '*'}.*.partial"):
         of, number, _ = path.name.rsplit(".", 2)
         lives = number != str(os.getpid()) and Path("/proc", number).exists()

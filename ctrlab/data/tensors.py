@@ -31,8 +31,7 @@ def _feature(values: pa.Array, column: Column) -> tf.Tensor | tf.RaggedTensor:
 
 
 def _flat(values: pa.Array) -> tf.Tensor:
-    """The values as a tensor [n]. Each distinct word is converted once, because a conversion takes one Python object per element.
-    """
+    """The values as a tensor [n]. Each distinct word is converted once, as a conversion takes one Python object per element."""
     if pa.types.is_dictionary(values.type):
         used, places = np.unique(values.indices.to_numpy(), return_inverse=True)
         return tf.gather(_flat(values.dictionary.take(pa.array(used))), places)

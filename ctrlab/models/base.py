@@ -172,8 +172,7 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
             super().save(part, True, zipped, **kwargs)
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
-        """Exports as Keras does. `input_signature` is a list with one dict, {feature: `tf.TypeSpec`}; None: `input_signature()`.
-        """
+        """Exports as Keras does. `input_signature`: a list with one dict, {feature: `tf.TypeSpec`}; None: `input_signature()`."""
         if format != "tf_saved_model":
             super().export(filepath, format, verbose, input_signature, **kwargs)
             return
