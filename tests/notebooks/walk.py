@@ -32,8 +32,8 @@ def walk(solved: NotebookNode) -> NotebookNode:
             continue
         if n is not None:
             says = notebook.STUB.format(n)
-            if mine.source.startswith("%%kernel"):  # the stub does not compile
-                cells += _stopping(mine.source, f"stub-{n}", ("KernelError",), says)
+            if notebook.in_cpp(mine.source):  # the stub does not compile
+                cells += _stopping(mine.source, f"stub-{n}", ("KernelError", "CellError"), says)
             else:
                 cells += [_code(mine.source, f"stub-{n}")]
                 cells += _stopping(checks[f"check-{n}"].source, f"unanswered-{n}", ("Unanswered",), says)
