@@ -4,11 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from solved import solved
 from wrong_answers import judge
 
 from ctrlab.lessons import check
 
 LESSON = "04_serving/05_latency"
+most_within = solved(LESSON, 2)
 
 
 def searches(
@@ -30,9 +32,6 @@ def searches(
         return low
 
     return answer
-
-
-most_within = searches()
 
 
 def named(name, answer):
