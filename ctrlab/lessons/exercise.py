@@ -88,8 +88,8 @@ def _put(exercise: Exercise, answer: Callable, cases: Iterable[tuple]) -> None:
     asked, compare = exercise.ask(answer), exercise.compare
     run_it = exercise.run_it or ("does it crash with our kernel too?" if exercise.kernel else RUN_IT)
     for case, *question in cases:
-        expected = exercise.reference(*question)
         received = call(asked, *exercise.given(*question), case=case, next_step=run_it)
+        expected = exercise.reference(*question)  # not before, where the answer could look it up in our frame
         if callable(compare):
             compare(received, expected, case, question)
             continue
@@ -132,7 +132,8 @@ class Number:
 
     Attributes:
         rule: a sentence on the number, without a full stop: "The exponent is minus the slope".
-        whole: the number is a count, so it must be an int. shown: question -> the part of it that a refusal shows.
+        whole: the number is a count, so it must be an int.
+        shown: question -> the part of it that a refusal shows.
     """
 
     rule: str
@@ -149,6 +150,8 @@ class Number:
                 wanted = expected if expected is None else f"{'a whole number' if self.whole else 'a number'}, {expected}"
                 _refuse(self, wanted, _brief(received), case, question)
             return
+        if isinstance(received, np.generic):
+            received = received.item()  # or what is compared with a float32 would be rounded to one, too
         allowed = max(self.atol, self.rtol * abs(expected)) if math.isfinite(expected) else 0.0
         both_nan = expected != expected and received != received
         if not (received == expected or both_nan or abs(received - expected) <= allowed):

@@ -227,6 +227,7 @@ def test_numbers():
         refused(near, received, expected, "It is a share; here a test")
     for received in (None, True, "0.5", np.array([0.5]), tf.constant(0.5), [0.5]):
         refused(near, received, 0.5, "a number, 0.5")
+    refused(Number("It is exact", "think"), np.float32(0.1), 0.1)
     Number("It is near", "think", atol=0.1)(1e9, 1e9 + 0.09, "a test", ())
     refused(Number("It is near", "think", atol=0.1), 1e9, 1e9 + 0.11)
     whole = Number("It counts", "think", whole=True)

@@ -126,7 +126,8 @@ class Altered:
 
 
 def _off_by_one(array: np.ndarray) -> np.ndarray:
-    return np.roll(array, 1, 0) if array.ndim else array + array.dtype.type(1)
+    """Each number one place further, not each row: keys and their rows may come in any order together."""
+    return np.roll(array, 1) if array.ndim else array + array.dtype.type(1)
 
 
 def _low_precision(array: np.ndarray) -> np.ndarray:
