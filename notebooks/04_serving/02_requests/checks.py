@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -15,7 +15,8 @@ import numpy as np
 
 from ctrlab import compiling
 from ctrlab.lessons import cpp_cell
-from ctrlab.lessons.check import CheckFailed, call, parts
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.exercise import Exercise
 from ctrlab.ops.kernel_swap import CHECK_MEGABYTES, CHECK_SECONDS, verdict
 from ctrlab.paths import native
 
@@ -85,62 +86,61 @@ def _columns(rng: np.random.Generator) -> Iterator[tuple[str, Columns]]:
     yield "eight columns by chance", {name: kinds[int(rng.integers(3))](int(rng.integers(0, 9))) for name in names}
 
 
-def check_pack(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `pack(columns)` -> (header, tail)."""
-    for case, columns in _columns(rng):
-        guarded = {name: v.view(_WholeArray) if isinstance(v, np.ndarray) else v for name, v in columns.items()}
-        header, tail = parts(call(answer, guarded, case=case), "header, tail", case=case)
-        described, bytes_behind = pack(columns)
-        expected = json.loads(described)
-        for name, mine in (("header", header), ("tail", tail)):
-            if type(mine) is not bytes:
-                step = "json.dumps(...).encode() makes bytes of the header; b''.join joins the tensors"
-                rule = f"Header and tail are bytes; here {case}."
-                raise CheckFailed(rule, expected="bytes", received=f"{name}: {type(mine).__name__}", next_step=step)
-        _require_header(header, expected, case)
-        if tail != bytes_behind:
-            at = next((n for n, (a, b) in enumerate(zip(tail, bytes_behind)) if a != b), min(len(tail), len(bytes_behind)))
-            raise CheckFailed(
-                f"The tensors stand behind the header, in its order, without a gap; here {case}.",
-                expected=f"{len(bytes_behind)} bytes, here {bytes_behind[at : at + 8].hex(' ') or 'their end'}",
-                received=f"{len(tail)} bytes, here {tail[at : at + 8].hex(' ') or 'their end'}",
-                index=f"byte {at}",
-                next_step=_look_at(columns, expected, at, len(tail) == len(bytes_behind)),
-            )
+def guarded(columns: Columns) -> tuple[Columns]:
+    """The columns, with arrays that are not read number by number."""
+    return ({name: v.view(_WholeArray) if isinstance(v, np.ndarray) else v for name, v in columns.items()},)
 
 
-def _look_at(columns: Columns, header: dict, byte: int, as_long: bool) -> str:
+def same_header(received: object, expected: bytes, case: str, question: Sequence) -> None:
+    _require_bytes(received, case)
+    step, right = "write down the header of the worked example, and compare", json.loads(expected)["inputs"]
+    try:
+        found = json.loads(received)
+    except ValueError as error:
+        found, step = error, "json.dumps writes it"
+    inputs = found.get("inputs") if isinstance(found, dict) else None
+    if not isinstance(inputs, list) or len(inputs) != len(right):
+        rule = f'The header is JSON and has "inputs", with an entry per column; here {case}.'
+        raise CheckFailed(rule, expected=f"{len(right)} entries", received=str(found)[:200], next_step=step)
+    order, wanted = ([entry.get("name") if isinstance(entry, dict) else entry for entry in e] for e in (inputs, right))
+    if order != wanted and sorted(map(str, order)) == sorted(wanted):
+        rule = f"The entries, and the bytes behind, stand in the order of `columns`; here {case}."
+        raise CheckFailed(rule, expected=wanted, received=order, next_step="take the columns as `columns.items()` gives them")
+    for n, (mine, entry) in enumerate(zip(inputs, right)):
+        if mine != entry or type(mine["shape"][0]) is not int:
+            rule = f"An entry of the header says name, shape, datatype and the bytes behind; here {case}."
+            raise CheckFailed(rule, expected=entry, received=mine, index=f"entry {n}", next_step=step)
+
+
+def same_tail(received: object, expected: bytes, case: str, question: Sequence) -> None:
+    _require_bytes(received, case)
+    if received != expected:
+        at = next((n for n, (a, b) in enumerate(zip(received, expected)) if a != b), min(len(received), len(expected)))
+        raise CheckFailed(
+            f"The tensors stand behind the header, in its order, without a gap; here {case}.",
+            expected=f"{len(expected)} bytes, here {expected[at : at + 8].hex(' ') or 'their end'}",
+            received=f"{len(received)} bytes, here {received[at : at + 8].hex(' ') or 'their end'}",
+            index=f"byte {at}",
+            next_step=_look_at(*question, at, len(received) == len(expected)),
+        )
+
+
+def _require_bytes(received: object, case: str) -> None:
+    if type(received) is not bytes:
+        step = "json.dumps(...).encode() makes bytes of the header; b''.join joins the tensors"
+        rule = f"Header and tail are bytes; here {case}."
+        raise CheckFailed(rule, expected="bytes", received=type(received).__name__, next_step=step)
+
+
+def _look_at(columns: Columns, byte: int, as_long: bool) -> str:
     """A hint on where to look if the tail differs at `byte`."""
     if not as_long:
         return "b''.join(blocks) leaves nothing out and puts nothing between; binary_data_size is len(block)"
-    ends = np.cumsum([entry["parameters"]["binary_data_size"] for entry in header["inputs"]])
+    ends = np.cumsum([len(pack({name: values})[1]) for name, values in columns.items()])
     name, values = list(columns.items())[int(np.searchsorted(ends, byte, side="right"))]
     if isinstance(values, np.ndarray):
         return f"this is in the block of {name!r}: values.tobytes() as they are, at the place that the header gives to the column"
     return f"this is in the block of {name!r}: a text is its length in bytes as four bytes, the lowest first, and then itself"
-
-
-def _require_header(received: bytes, expected: dict, case: str) -> None:
-    step = "write down the header of the worked example, and compare"
-    try:
-        found = json.loads(received)
-    except ValueError as error:
-        rule = f"The header is JSON; here {case}."
-        raise CheckFailed(rule, expected="JSON", received=str(error), next_step="json.dumps writes it") from error
-    inputs = found.get("inputs") if isinstance(found, dict) else None
-    if not isinstance(inputs, list) or len(inputs) != len(expected["inputs"]):
-        rule = f'The header has "inputs", with an entry per column; here {case}.'
-        raise CheckFailed(rule, expected=f"{len(expected['inputs'])} entries", received=str(found)[:200], next_step=step)
-    order, wanted = (
-        [entry.get("name") if isinstance(entry, dict) else entry for entry in e] for e in (inputs, expected["inputs"])
-    )
-    if order != wanted and sorted(map(str, order)) == sorted(wanted):
-        rule = f"The entries, and the bytes behind, stand in the order of `columns`; here {case}."
-        raise CheckFailed(rule, expected=wanted, received=order, next_step="take the columns as `columns.items()` gives them")
-    for n, (mine, right) in enumerate(zip(inputs, expected["inputs"])):
-        if mine != right or type(mine["shape"][0]) is not int:
-            rule = f"An entry of the header says name, shape, datatype and the bytes behind; here {case}."
-            raise CheckFailed(rule, expected=right, received=mine, index=f"entry {n}", next_step=step)
 
 
 @dataclass(frozen=True)
@@ -299,4 +299,13 @@ def _require_found(numbers: list[int], expected: Walk, case: str, *, again: bool
     )
 
 
-CHECKS = {1: check_pack, 2: check_texts}
+CHECKS = {
+    1: Exercise(
+        asks="pack(columns): {name: int64 or float32 array [B], or list of B bytes} -> header, tail, both bytes",
+        cases=_columns,
+        reference=pack,
+        given=guarded,
+        compare={"header": same_header, "tail": same_tail},
+    ),
+    2: check_texts,
+}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ctrlab.lessons.topics.requests import checks
 from ctrlab.lessons.topics.requests.request_bytes import Texts, copying, python_texts, stage_chart, stages
+from solved import solved
 from wrong_answers import judge
 
 from ctrlab.errors import CtrlabError
@@ -16,6 +17,7 @@ from ctrlab.lessons.cpp_cell import Source
 from ctrlab.serving.processor import Reply
 
 LESSON = "04_serving/02_requests"
+pack, texts = solved(LESSON, 1), solved(LESSON, 2)
 KINDS = {"int64": "INT64", "float32": "FP32"}
 
 
@@ -23,7 +25,8 @@ def prefixed(text: bytes) -> bytes:
     return len(text).to_bytes(4, "little") + text
 
 
-def pack(columns, *, text=prefixed, block=np.ndarray.tobytes, between=b"", entry=dict, kinds=KINDS, order=list):
+def changed_pack(columns, *, text=prefixed, block=np.ndarray.tobytes, between=b"", entry=dict, kinds=KINDS, order=list):
+    """A packer of which one thing is another."""
     inputs, tail = [], []
     for name, values in columns.items():
         array = isinstance(values, np.ndarray)
@@ -37,18 +40,18 @@ def pack(columns, *, text=prefixed, block=np.ndarray.tobytes, between=b"", entry
 
 def variant(name, **options):
     def answer(columns):
-        return pack(columns, **options)
+        return changed_pack(columns, **options)
 
     answer.__name__ = name
     return answer
 
 
 def one_by_one(columns):
-    return pack(columns, block=lambda v: b"".join(struct.pack("<q" if v.dtype == np.int64 else "<f", n) for n in v))
+    return changed_pack(columns, block=lambda v: b"".join(struct.pack("<q" if v.dtype == np.int64 else "<f", n) for n in v))
 
 
 def by_tolist(columns):
-    return pack(columns, block=lambda v: np.array(v.tolist(), v.dtype).tobytes())
+    return changed_pack(columns, block=lambda v: np.array(v.tolist(), v.dtype).tobytes())
 
 
 def skips_empty(columns):
@@ -111,18 +114,14 @@ def test_the_definition_passes():
     check.run(LESSON, 1, checks.pack)
 
 
-def cell(of=lambda nb: nb) -> str:
-    """The cell of exercise 2 in the solved notebook, or in what `of` makes of it."""
-    return notebook.solutions(of(notebook.read(places.lesson_path(LESSON))))[2].partition("\n")[2]
-
-
 def test_the_solution_passes():
-    check.run(LESSON, 2, Source("texts", cell()), 1)
+    check.run(LESSON, 2, Source("texts", texts), 1)
 
 
 def test_the_stub_is_not_judged():
+    stubs = notebook.solutions(notebook.learner(notebook.read(places.lesson_path(LESSON))))
     with pytest.raises(Unanswered, match="Exercise 2: write this"):
-        check.run(LESSON, 2, Source("texts", cell(notebook.learner)))
+        check.run(LESSON, 2, Source("texts", stubs[2].partition("\n")[2]))
 
 
 ROOM, LEFT, TEXT = "count == most || ", "size - at < sizeof length", "if (length > size - at) return -1;"
@@ -193,7 +192,7 @@ WRONG_PARSERS = {
 
 def changed(*changes: str) -> Source:
     """The solution with each old piece replaced by the new one behind it."""
-    text = cell()
+    text = texts
     for old, new in zip(changes[::2], changes[1::2]):
         assert text.count(old) == 1
         text = text.replace(old, new)
@@ -253,7 +252,7 @@ def test_a_hint_names_the_block(answer, says):
 
 
 def test_a_parser_in_this_process_finds_what_python_finds():
-    parser, words = Texts(Source("texts", cell()), most=3), [b"B1", b"", "Größe".encode()]
+    parser, words = Texts(Source("texts", texts), most=3), [b"B1", b"", "Größe".encode()]
     data = b"".join(map(prefixed, words))
     assert parser.texts(data) == python_texts(data) == words and parser(data) == 3
     assert parser(data + b"\0") == parser(data + prefixed(b"")) == -1
