@@ -8,6 +8,7 @@ import numpy as np
 from ctrlab.lessons.topics.batching.queueing import NEVER, Cost, Request, simulate
 
 from ctrlab.lessons.check import CheckFailed, call
+from ctrlab.lessons.exercise import Exercise, Number
 
 SHOWN = 8  # requests of a queue in a message
 
@@ -31,23 +32,10 @@ def reference_admit(request: Request, waiting: Sequence[Request], busy_until: in
     return len(waiting) < most_waiting and max(request.arrived, busy_until) + ahead + cost(request.rows) <= request.deadline
 
 
-def check_leave(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `leave(waiting, now, most_rows, most_wait)` -> the number of oldest requests that start as one call now."""
-    for case, *question in _queues(rng):
-        waiting, now, most_rows, most_wait = question
-        shown = [f"{r.rows} rows of version {r.version} at {r.arrived}" for r in waiting[:SHOWN]] or ["nobody"]
-        shown += [f"{len(waiting) - SHOWN} more"] if len(waiting) > SHOWN else []
-        index = f"now={now}, most_rows={most_rows}, most_wait={most_wait}, waiting: {', '.join(shown)}"
-        expected = reference_leave(*question)
-        received = call(answer, *question, case=case, next_step=f"run it by hand on {index}")
-        if isinstance(received, bool) or not isinstance(received, int | np.integer) or received != expected:
-            raise CheckFailed(
-                f"A batch holds the oldest requests that fit, and leaves when it is closed or late; here {case}.",
-                expected=expected,
-                received=received,
-                index=index,
-                next_step="count who fits; then ask whether the next one can't join, the batch is full, or the first is late",
-            )
+def _queue(waiting: Sequence[Request], now: int, most_rows: int, most_wait: int) -> str:
+    shown = [f"{r.rows} rows of version {r.version} at {r.arrived}" for r in waiting[:SHOWN]] or ["nobody"]
+    shown += [f"{len(waiting) - SHOWN} more"] if len(waiting) > SHOWN else []
+    return f"now={now}, most_rows={most_rows}, most_wait={most_wait}, waiting: {', '.join(shown)}"
 
 
 def _queues(rng: np.random.Generator):
@@ -77,13 +65,8 @@ def _queues(rng: np.random.Generator):
         rows = rng.choice([1, 1, 1, 2, 3, 8], count).tolist()
         versions = np.sort(version + rng.choice([0, 0, 0, 1], count)).tolist()
         waiting = list(map(Request, arrived, rows, versions))
-        yield (
-            "a queue by chance",
-            waiting,
-            arrived[-1] + int(rng.integers(0, 9)),
-            int(rng.integers(1, 12)),
-            int(rng.integers(0, 20)),
-        )
+        now, most_rows, most_wait = arrived[-1] + int(rng.integers(0, 9)), int(rng.integers(1, 12)), int(rng.integers(0, 20))
+        yield "a queue by chance", waiting, now, most_rows, most_wait
     for most in (40, 39, *rng.integers(17, 41, 20).tolist()):
         waiting = [Request(arrived) for arrived in np.sort(rng.integers(at, at + wait, 40)).tolist()]
         yield "a long queue of small requests", waiting, at + wait, most, wait
@@ -92,28 +75,27 @@ def _queues(rng: np.random.Generator):
             yield "a long queue that does not fill a batch", few, now, most, wait
 
 
-def check_admit(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `admit(request, waiting, busy_until, cost, most_waiting)` -> whether the request is taken."""
-    for case, *question in _arrivals(rng):
-        request, waiting, busy_until, cost, most_waiting = question
-        until = "none" if request.deadline == NEVER else request.deadline
-        late = sum(other.deadline < request.arrived for other in waiting)
-        index = (
-            f"a request that came at {request.arrived}, takes {cost(request.rows)}, deadline {until}, "
-            f"{len(waiting)} wait ({sum(cost(other.rows) for other in waiting)}; {late} late), busy until {busy_until}, "
-            f"most_waiting {most_waiting}"
-        )
-        expected = reference_admit(*question)
-        received = call(answer, *question, case=case, next_step=f"run it by hand on {index}")
-        if not isinstance(received, bool | np.bool_) or received != expected:
-            raise CheckFailed(
-                f"A request is taken if there is room and its answer can come by its deadline; here {case}.",
-                expected=expected,
-                received=received,
-                index=index,
-                next_step="the server is free at max(arrived, busy_until); then come all who wait, late or not, each a call, "
-                "then this one",
-            )
+def same_choice(received: object, expected: bool, case: str, question: Sequence) -> None:
+    """Yes or no, also as NumPy has them."""
+    if isinstance(received, bool | np.bool_) and received == expected:
+        return
+    request, waiting, busy_until, cost, most_waiting = question
+    until = "none" if request.deadline == NEVER else request.deadline
+    late = sum(other.deadline < request.arrived for other in waiting)
+    raise CheckFailed(
+        f"A request is taken if there is room and its answer can come by its deadline; here {case}.",
+        expected=expected,
+        received=received,
+        index=f"a request that came at {request.arrived}, takes {cost(request.rows)}, deadline {until}, "
+        f"{len(waiting)} wait ({sum(cost(other.rows) for other in waiting)}; {late} late), busy until {busy_until}, "
+        f"most_waiting {most_waiting}",
+        next_step="the server is free at max(arrived, busy_until); then come all who wait, late or not, each a call, "
+        "then this one",
+    )
+
+
+def all_in_time(answer: Callable, rng: np.random.Generator) -> None:
+    """A limit: whoever is taken is answered in time, when twice as many come as the server can answer."""
     cost = Cost(float(rng.integers(20, 60)), float(rng.integers(1, 9)))
     stream, at = [], 0
     for gap, rows in zip(rng.exponential(cost(1) / 2, 400), rng.integers(1, 5, 400)):
@@ -163,4 +145,25 @@ def _arrivals(rng: np.random.Generator):
         yield "a queue by chance", request, waiting, busy, cost, int(rng.integers(0, 7))
 
 
-CHECKS = {1: check_leave, 2: check_admit}
+CHECKS = {
+    1: Exercise(
+        asks="leave(waiting, now, most_rows, most_wait): requests, µs, rows, µs -> how many of the oldest go as one call now",
+        cases=_queues,
+        reference=reference_leave,
+        compare=Number(
+            "A batch holds the oldest requests that fit, and leaves when it is closed or late",
+            "count who fits; then ask whether the next one can't join, the batch is full, or the first is late",
+            whole=True,
+            shown=_queue,
+        ),
+        run_it="run it by hand on such a queue: nobody may wait, or one alone",
+    ),
+    2: Exercise(
+        asks="admit(request, waiting, busy_until, cost, most_waiting): a request, requests, µs, rows -> µs, requests -> bool",
+        cases=_arrivals,
+        reference=reference_admit,
+        compare=same_choice,
+        limits=[all_in_time],
+        run_it="run it by hand on such a queue: nobody may wait, and the server may be idle",
+    ),
+}
