@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ctrlab.lessons.check import CheckFailed, call
+from ctrlab.lessons.exercise import Exercise
 from ctrlab.lessons.interleaving import Condition, Stuck, Threads
 
 ENTER = "with the lock: find the member, count it up, note that its turn was now; then call, and count down in a `finally`"
@@ -222,45 +223,28 @@ def _scripts(rng: np.random.Generator):
         yield "calls by chance", members, script
 
 
-def check_cpu_sets(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `cpu_sets(cores, members)` -> the CPUs of each member."""
-    for case, cores, members in _machines(rng):
-        found = call(answer, [list(core) for core in cores], members, case=case, next_step=WHOLE)
-        where = f"{members} members, cores {cores if len(cores) < 9 else f'{cores[:8]} ...'}"
-        try:
-            sets = [[int(cpu) for cpu in member] for member in found]
-            whole = all(not isinstance(cpu, bool) and cpu == int(cpu) for member in found for cpu in member)
-        except (TypeError, ValueError):
-            sets, whole = [], False
-        everything = sorted(cpu for core in cores for cpu in core)
-        if not whole or len(sets) != members or sorted(cpu for each in sets for cpu in each) != everything:
-            raise CheckFailed(
-                f"There is one list per member, and each CPU is in one of them; here {case}.",
-                expected=f"{members} lists with the CPUs {everything if len(everything) < 17 else f'0 to {everything[-1]}'}",
-                received=found,
-                index=where,
-                next_step=WHOLE,
-            )
-        counts = [0] * members
-        for core in cores:
-            owners = {m for m, each in enumerate(sets) if set(core) & set(each)}
-            if len(owners) > 1:
-                raise CheckFailed(
-                    f"The threads of a core belong to one member; here {case}.",
-                    expected=f"the CPUs {core} in one list",
-                    received=sets,
-                    index=where,
-                    next_step=WHOLE,
-                )
-            counts[owners.pop()] += 1
-        if max(counts) - min(counts) > 1:
-            raise CheckFailed(
-                f"Members have equally many cores, or one more; here {case}.",
-                expected=f"{len(cores) // members} or {-(-len(cores) // members)} cores each",
-                received=counts,
-                index=where,
-                next_step="deal the cores out like cards: core i to member i % members",
-            )
+def dealt_out(found: object, cpus: list[int], case: str, question: Sequence) -> None:
+    """Each CPU is in one list, with the other threads of its core; lists have equally many cores, or one more."""
+    cores, members = question
+    try:
+        sets = [[int(cpu) for cpu in member] for member in found]
+        whole = all(not isinstance(cpu, bool) and cpu == int(cpu) for member in found for cpu in member)
+    except (TypeError, ValueError):
+        sets, whole = [], False
+    owners = [{m for m, each in enumerate(sets) if set(core) & set(each)} for core in cores]
+    counts = [owners.count({m}) for m in range(members)]
+    if not whole or len(sets) != members or sorted(cpu for each in sets for cpu in each) != cpus:
+        rule, step = "There is one list per member, and each CPU is in one of them", WHOLE
+        expected = f"{members} lists with the CPUs {cpus if len(cpus) < 17 else f'0 to {cpus[-1]}'}"
+    elif split := [core for core, of_core in zip(cores, owners) if len(of_core) > 1]:
+        rule, step, expected = "The threads of a core belong to one member", WHOLE, f"the CPUs {split[0]} in one list"
+    elif max(counts) - min(counts) > 1:
+        rule, step = "Members have equally many cores, or one more", "deal the cores out like cards: core i to member i % members"
+        found, expected = counts, f"{len(cores) // members} or {-(-len(cores) // members)} cores each"
+    else:
+        return
+    where = f"{members} members, cores {cores if len(cores) < 9 else f'{cores[:8]} ...'}"
+    raise CheckFailed(f"{rule}; here {case}.", expected=expected, received=found, index=where, next_step=step)
 
 
 def _machines(rng: np.random.Generator):
@@ -280,4 +264,13 @@ def _machines(rng: np.random.Generator):
         yield "a machine by chance", [sorted(core) for core in numbers_of.tolist()], int(rng.integers(1, count + 1))
 
 
-CHECKS = {1: check_router, 2: check_cpu_sets}
+CHECKS = {
+    1: check_router,
+    2: Exercise(
+        asks="cpu_sets(cores, members): the CPUs of each core, how many members -> a list of the CPUs of each member",
+        cases=_machines,
+        reference=lambda cores, members: sorted(cpu for core in cores for cpu in core),
+        compare=dealt_out,
+        run_it=WHOLE,
+    ),
+}
