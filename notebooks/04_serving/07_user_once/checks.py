@@ -8,69 +8,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
-from ctrlab.lessons.topics.user_once import products
+from ctrlab.lessons.topics.user_once.products import FewProducts
 
-from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.check import CheckFailed, call, parts
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.exercise import Exercise, tensors
 
 SCALED = 1e-6
 LEAST = 1e-37  # below it float32 has few bits, or none
 SLACK = 1.02  # of a budget of multiply-adds
-UNKNOWN = "a server's graph, which is traced before it is known how many rows come"
 STEP_UNKNOWN = "x.shape[0] is None there; tf.shape(x)[0] gives the number of rows"
 
 Layers = Sequence[tuple[np.ndarray, np.ndarray]]
+Bounded = tuple[np.ndarray, np.ndarray]  # numbers, and how far each may be off
 
 
-def reference_first_layer(users, candidates, row_of, kernel) -> tuple[np.ndarray, np.ndarray]:
-    """The definition, float64 [N, H], and how far each number may be off."""
+def reference_first_layer(users, candidates, row_of, kernel) -> Bounded:
+    """The definition, float64 [N, H]."""
     x = np.concatenate([users[row_of], candidates], axis=1).astype(np.float64)
     return x @ kernel, SCALED * (abs(x) @ abs(kernel)) + LEAST
-
-
-def check_first_layer(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `first_layer(users, candidates, row_of, W)` -> float32 [N, H]."""
-    for case, question in _requests(rng):
-        received = call(answer, *map(tf.constant, question), case=case)
-        expected, allowed = reference_first_layer(*question)
-        _require_within(
-            "Each number is the whole row's, [user, candidate] times W",
-            received,
-            expected,
-            allowed,
-            case,
-            "the users' columns meet the first rows of W, the candidates' the others; row_of says whose row each one is",
-        )
-    (users, given, hidden), rows = (6, 96, 16), 240
-    question = _request(rng, np.repeat(np.arange(users), rows // users), users, given, 4, hidden)
-    inputs = list(map(tf.constant, question))
-    rule = "two products, one of U rows and one of N rows; no tensor [N, users' columns]"
-    Budget(rule, largest_elements=2 * rows * hidden).enforce(
-        answer, *inputs, next_step="multiply the users first, [U, H]; then gather the products"
-    )
-    products.require_few(
-        answer,
-        *inputs,
-        most=int(SLACK * (users * given + rows * 4) * hidden),
-        rule=rule,
-        next_step="two products: one for U rows of users, one for N rows of candidates",
-    )
-    received = call(_as_served(answer), *inputs, case=UNKNOWN, next_step=STEP_UNKNOWN)
-    _require_within("Each number is the whole row's", received, *reference_first_layer(*question), UNKNOWN, STEP_UNKNOWN)
-
-
-def _as_served(answer: Callable) -> Callable:
-    """The answer in a graph that knows no number of rows; its last input, the weights, is known."""
-
-    def served(*inputs):
-        *rows, weights = inputs
-        specs = [tf.TensorSpec([None, *x.shape[1:]], x.dtype) for x in rows]
-        return tf.function(lambda *given: answer(*given, weights), input_signature=specs, autograph=False)(*rows)
-
-    return served
 
 
 def _request(rng, row_of, users: int, user_columns: int, candidate_columns: int, hidden: int, size: float = 1.0) -> tuple:
@@ -80,29 +39,29 @@ def _request(rng, row_of, users: int, user_columns: int, candidate_columns: int,
     return np.float32(size) * of_users, candidates, np.asarray(row_of, np.int64), kernel
 
 
-def _requests(rng: np.random.Generator) -> Iterator[tuple[str, tuple]]:
-    """The cases: (description, the inputs): by chance, then those that break a careless answer."""
+def _requests(rng: np.random.Generator) -> Iterator[tuple]:
+    """The cases: (description, users, candidates, row_of, W): by chance, then those that break a careless answer."""
 
     def of(counts: Sequence[int], **options) -> tuple:
         columns = [int(n) for n in rng.integers(2, 9, 3)]
         return _request(rng, np.repeat(np.arange(len(counts)), counts), len(counts), *columns, **options)
 
     for _ in range(3):
-        yield "several users", of(rng.integers(1, 7, int(rng.integers(2, 6))))
-    yield "one user with many candidates", of([int(rng.integers(20, 40))])
-    yield "users without candidates", of([0, 3, 0, 0, 2, 0])
-    yield "one row", of([1])
-    yield "each user with one candidate", of([1] * 5)
-    yield "a user, and no candidate", of([0])
-    yield "no users", of([])
-    yield "candidates whose users take turns", _request(rng, rng.permutation([0, 1, 2, 0, 1, 2, 1]), 3, 4, 3, 5)
-    yield "one column of each kind, one unit", _request(rng, [0, 0, 1], 2, 1, 1, 1)
-    yield "users with far larger numbers", of([4, 2], size=1e4)
-    yield "users with far smaller numbers", of([3, 2], size=1e-3)
+        yield "several users", *of(rng.integers(1, 7, int(rng.integers(2, 6))))
+    yield "one user with many candidates", *of([int(rng.integers(20, 40))])
+    yield "users without candidates", *of([0, 3, 0, 0, 2, 0])
+    yield "one row", *of([1])
+    yield "each user with one candidate", *of([1] * 5)
+    yield "a user, and no candidate", *of([0])
+    yield "no users", *of([])
+    yield "candidates whose users take turns", *_request(rng, rng.permutation([0, 1, 2, 0, 1, 2, 1]), 3, 4, 3, 5)
+    yield "one column of each kind, one unit", *_request(rng, [0, 0, 1], 2, 1, 1, 1)
+    yield "users with far larger numbers", *of([4, 2], size=1e4)
+    yield "users with far smaller numbers", *of([3, 2], size=1e-3)
 
 
-def reference_attend(query, keys, layers: Layers) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """The definition, float64: (weights [N, T], attended [N, C]), and how far each number may be off."""
+def reference_attend(query, keys, layers: Layers) -> tuple[Bounded, Bounded]:
+    """The definition, float64: weights [N, T] and attended [N, C]."""
     q, k = np.broadcast_arrays(query[:, None].astype(np.float64), keys[None].astype(np.float64))  # [N, T, C]
     x = np.concatenate([q, k, q - k, q * k], axis=2)
     sizes = np.concatenate([abs(q), abs(k), abs(q) + abs(k), abs(q * k)], axis=2)
@@ -117,38 +76,7 @@ def reference_attend(query, keys, layers: Layers) -> tuple[tuple[np.ndarray, np.
     e = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
     weights = e / np.maximum(e.sum(axis=1, keepdims=True), LEAST)
     of_weights = weights * (2 * off.max(axis=1, keepdims=True, initial=0) + SCALED) + LEAST
-    return (weights, weights @ keys), (of_weights, (of_weights + SCALED * weights) @ abs(keys) + LEAST)
-
-
-def check_attend(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `attend(query, keys, layers)` -> weights [N, T], attended [N, C], float32."""
-    rules = (
-        "A candidate's weights are the softmax of its scores, over the events",
-        "Attended is the sum of weight times event, over the events",
-    )
-    step = "q meets Wq + Wd, k meets Wk - Wd, q * k meets Wp; the bias comes once; no sigmoid on top; exp of hundreds overflows"
-    for case, question in _histories(rng):
-        received = call(answer, *_tensors(question), case=case, next_step="run it by hand on such shapes, and print each one")
-        for each in zip(rules, parts(received, "weights, attended", case=case), *reference_attend(*question)):
-            _require_within(*each, case, step)
-    n, t, c, units = 24, 20, 16, (32, 8, 1)
-    inputs = _tensors(_history(rng, n, t, c, units))
-    rule = "in the first layer, each candidate, each event and each q * k is multiplied by one matrix"
-    Budget(rule, largest_elements=n * t * units[0]).enforce(
-        answer, *inputs, next_step="split W in place of joining [q, k, q - k, q * k]"
-    )
-    least = (n + t) * c * units[0] + n * t * (c + sum(i * o for i, o in itertools.pairwise((c, *units))))
-    products.require_few(
-        answer,
-        *inputs,
-        most=int(SLACK * least),
-        rule=rule,
-        next_step="query [N, C] times Wq + Wd, keys [T, C] times Wk - Wd; add as [N, 1, units] + [T, units] + [N, T, units]",
-    )
-    question = _history(rng, 5, 3, c, units)
-    received = call(_as_served(answer), *_tensors(question), case=UNKNOWN, next_step=STEP_UNKNOWN)
-    for each in zip(rules, parts(received, "weights, attended", case=UNKNOWN), *reference_attend(*question)):
-        _require_within(*each, UNKNOWN, STEP_UNKNOWN)
+    return (weights, of_weights), (weights @ keys, (of_weights + SCALED * weights) @ abs(keys) + LEAST)
 
 
 def _history(rng, candidates: int, events: int, width: int, units: Sequence[int]) -> tuple[np.ndarray, np.ndarray, Layers]:
@@ -161,29 +89,25 @@ def _history(rng, candidates: int, events: int, width: int, units: Sequence[int]
     return query, keys, layers
 
 
-def _tensors(question: tuple) -> tuple:
-    return tf.nest.map_structure(tf.constant, question)
-
-
-def _histories(rng: np.random.Generator) -> Iterator[tuple[str, tuple]]:
-    """The cases: (description, the inputs): by chance, then those that break a careless answer."""
+def _histories(rng: np.random.Generator) -> Iterator[tuple]:
+    """The cases: (description, query, keys, layers): by chance, then those that break a careless answer."""
     width, units = int(rng.integers(2, 9)), (int(rng.integers(3, 20)), int(rng.integers(2, 9)), 1)
     for _ in range(3):
-        yield "some candidates and events", _history(rng, *rng.integers(2, 9, 2).tolist(), width, units)
-    yield "many candidates of a short history", _history(rng, 60, 2, width, units)
-    yield "few candidates of a long history", _history(rng, 2, 60, width, units)
-    yield "as many candidates as events as numbers", _history(rng, width, width, width, units)
-    yield "one candidate", _history(rng, 1, 7, width, units)
-    yield "one event", _history(rng, 5, 1, width, units)
-    yield "no events", _history(rng, 3, 0, width, units)
-    yield "no candidates", _history(rng, 0, 4, width, units)
-    yield "one sigmoid layer", _history(rng, 4, 3, width, (5, 1))
+        yield "some candidates and events", *_history(rng, *rng.integers(2, 9, 2).tolist(), width, units)
+    yield "many candidates of a short history", *_history(rng, 60, 2, width, units)
+    yield "few candidates of a long history", *_history(rng, 2, 60, width, units)
+    yield "as many candidates as events as numbers", *_history(rng, width, width, width, units)
+    yield "one candidate", *_history(rng, 1, 7, width, units)
+    yield "one event", *_history(rng, 5, 1, width, units)
+    yield "no events", *_history(rng, 3, 0, width, units)
+    yield "no candidates", *_history(rng, 0, 4, width, units)
+    yield "one sigmoid layer", *_history(rng, 4, 3, width, (5, 1))
     query, keys, layers = _history(rng, 4, 6, width, units)
-    yield "events that are alike", (query, np.repeat(keys[:1], 6, axis=0), layers)
+    yield "events that are alike", query, np.repeat(keys[:1], 6, axis=0), layers
     query, keys, layers = _history(rng, 4, 6, width, units)
     (kernel, _), top = layers[-1], np.float32([rng.uniform(300, 400)])
-    yield "scores of some hundreds", (query, keys, [*layers[:-1], (30 * kernel, top)])
-    yield "candidates near an event, both far from 0", near(rng, 100.0)
+    yield "scores of some hundreds", query, keys, [*layers[:-1], (30 * kernel, top)]
+    yield "candidates near an event, both far from 0", *near(rng, 100.0)
 
 
 def near(rng: np.random.Generator, distance: float, candidates: int = 12, events: int = 9, width: int = 8) -> tuple:
@@ -200,30 +124,121 @@ def near(rng: np.random.Generator, distance: float, candidates: int = 12, events
     return query, keys, layers
 
 
-def _require_within(rule: str, received, expected: np.ndarray, allowed: np.ndarray, case: str, next_step: str) -> None:
-    rule = f"{rule}; here {case}."
-    if received is None:
-        raise CheckFailed(rule, expected="one dense tensor", received="None", next_step="end the function with a return")
-    try:
-        received = np.asarray(received)
-    except Exception as error:
-        raise CheckFailed(rule, expected="one dense tensor", received=type(received).__name__, next_step=next_step) from error
-    if received.shape != expected.shape or received.dtype != np.float32:
-        raise CheckFailed(
-            rule,
-            expected=f"float32 {list(expected.shape)}",
-            received=f"{received.dtype} {list(received.shape)}",
-            next_step=next_step,
-        )
-    wrong = ~(abs(received - expected) <= allowed)  # not a number is wrong, too
-    for row, column in np.argwhere(wrong)[:1]:
-        raise CheckFailed(
-            rule,
-            expected=f"{expected[row, column]:.7g}, within {allowed[row, column]:.1g}",
-            received=f"{received[row, column]:.7g}",
-            index=f"row {row}, column {column}",
-            next_step=next_step,
-        )
+@dataclass(frozen=True)
+class Within:
+    """A float32 tensor of which each number is as near the reference as that allows."""
+
+    rule: str
+    next_step: str
+
+    def __call__(self, received, expected: Bounded, case: str, question: Sequence) -> None:
+        rule, (right, allowed) = f"{self.rule}; here {case}.", expected
+        try:
+            found = np.asarray(received)
+        except Exception:  # it has no one array
+            found = np.asarray(None)
+        if (found.shape, found.dtype) != (right.shape, np.float32):
+            kind = "None" if received is None else type(received).__name__
+            raise CheckFailed(
+                rule,
+                expected=f"float32 {list(right.shape)}",
+                received=kind if found.dtype == object else f"{found.dtype} {list(found.shape)}",
+                next_step="end the function with a return" if received is None else self.next_step,
+            )
+        for row, column in np.argwhere(~(abs(found - right) <= allowed))[:1]:  # not a number is wrong, too
+            raise CheckFailed(
+                rule,
+                expected=f"{right[row, column]:.7g}, within {allowed[row, column]:.1g}",
+                received=f"{found[row, column]:.7g}",
+                index=f"row {row}, column {column}",
+                next_step=self.next_step,
+            )
 
 
-CHECKS = {1: check_first_layer, 2: check_attend}
+def layer(next_step: str) -> Within:
+    return Within("Each number is the whole row's, [user, candidate] times W", next_step)
+
+
+def attention(next_step: str) -> dict[str, Within]:
+    return {
+        "weights": Within("A candidate's weights are the softmax of its scores, over the events", next_step),
+        "attended": Within("Attended is the sum of weight times event, over the events", next_step),
+    }
+
+
+def as_served(answer: Callable) -> Callable:
+    """The answer in a graph that knows no number of rows; its last input, the weights, is known."""
+
+    def served(*inputs):
+        *rows, weights = inputs
+        specs = [tf.TensorSpec([None, *x.shape[1:]], x.dtype) for x in rows]
+        return tf.function(lambda *given: answer(*given, weights), input_signature=specs, autograph=False)(*rows)
+
+    return served
+
+
+def in_a_server(on: Callable[[np.random.Generator], tuple], **judged) -> Exercise:
+    """A limit: the answer is right in a server's graph, too."""
+    case = "a server's graph, which is traced before it is known how many rows come"
+    return Exercise(
+        asks="the function as it is served",
+        cases=lambda rng: [(case, *on(rng))],
+        given=tensors,
+        ask=as_served,
+        run_it=STEP_UNKNOWN,
+        **judged,
+    )
+
+
+USERS, GIVEN, ROWS, HIDDEN = 6, 96, 240, 16
+CANDIDATES, EVENTS, WIDTH, UNITS = 24, 20, 16, (32, 8, 1)
+OF_PAIRS = WIDTH + sum(i * o for i, o in itertools.pairwise((WIDTH, *UNITS)))
+
+
+def _full_request(rng: np.random.Generator) -> tuple:
+    return _request(rng, np.repeat(np.arange(USERS), ROWS // USERS), USERS, GIVEN, 4, HIDDEN)
+
+
+CHECKS = {
+    1: Exercise(
+        asks="first_layer(users, candidates, row_of, W): float32 [U, Du], [N, Dc], int64 [N], float32 [Du + Dc, H] -> [N, H]",
+        cases=_requests,
+        reference=reference_first_layer,
+        given=tensors,
+        compare=layer("the users' columns meet the first rows of W, the candidates' the others; row_of has each one's user"),
+        limits=[
+            FewProducts(
+                rule="two products, one of U rows and one of N rows; no tensor [N, users' columns]",
+                largest_elements=2 * ROWS * HIDDEN,
+                multiply_adds=int(SLACK * (USERS * GIVEN + ROWS * 4) * HIDDEN),
+                on=lambda rng: tensors(*_full_request(rng)),
+                next_step="multiply the users first, [U, H]; then gather the products",
+                fewer="two products: one for U rows of users, one for N rows of candidates",
+            ),
+            in_a_server(_full_request, reference=reference_first_layer, compare=layer(STEP_UNKNOWN)),
+        ],
+    ),
+    2: Exercise(
+        asks="attend(query, keys, layers): float32 [N, C], [T, C], (W, bias) pairs -> weights [N, T], attended [N, C]",
+        cases=_histories,
+        reference=reference_attend,
+        given=tensors,
+        compare=attention(
+            "q meets Wq + Wd, k meets Wk - Wd, q * k meets Wp; the bias comes once; no sigmoid on top; exp of hundreds overflows"
+        ),
+        limits=[
+            FewProducts(
+                rule="in the first layer, each candidate, each event and each q * k is multiplied by one matrix",
+                largest_elements=CANDIDATES * EVENTS * UNITS[0],
+                multiply_adds=int(SLACK * ((CANDIDATES + EVENTS) * WIDTH * UNITS[0] + CANDIDATES * EVENTS * OF_PAIRS)),
+                on=lambda rng: tensors(*_history(rng, CANDIDATES, EVENTS, WIDTH, UNITS)),
+                next_step="split W in place of joining [q, k, q - k, q * k]",
+                fewer="query [N, C] times Wq + Wd, keys [T, C] times Wk - Wd; add [N, 1, units] + [T, units] + [N, T, units]",
+            ),
+            in_a_server(
+                lambda rng: _history(rng, 5, 3, WIDTH, UNITS), reference=reference_attend, compare=attention(STEP_UNKNOWN)
+            ),
+        ],
+        run_it="run it by hand on such shapes, and print each one",
+    ),
+}

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.exercise import Traced
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -48,12 +52,15 @@ def _of(op: tf.Operation, shapes: list[list[int]]) -> int:
     return math.prod(sizes.values()) if sizes.keys() - set(left) else 0
 
 
-def require_few(answer: Callable, *inputs, most: int, rule: str, next_step: str) -> None:
-    """Raises CheckFailed if the products of a call take more than `most` multiply-adds."""
-    if (found := multiply_adds(answer, *inputs)) > most:
-        raise CheckFailed(
-            f"Budget: {rule}.",
-            expected=f"at most {most:,} multiply-adds in matrix products",
-            received=f"{found:,}",
-            next_step=next_step,
-        )
+@dataclass(frozen=True, kw_only=True)
+class FewProducts(Traced):
+    """A budget of the graph, and of the multiply-adds in its matrix products; `fewer` is the next step if there are more."""
+
+    multiply_adds: int
+    fewer: str
+
+    def __call__(self, answer: Callable, rng: np.random.Generator) -> None:
+        super().__call__(answer, rng)
+        if (found := multiply_adds(answer, *self.on(rng))) > self.multiply_adds:
+            most = f"at most {self.multiply_adds:,} multiply-adds in matrix products"
+            raise CheckFailed(f"Budget: {self.rule}.", expected=most, received=f"{found:,}", next_step=self.fewer)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from ctrlab.lessons.topics.user_once.products import multiply_adds, require_few
+from ctrlab.lessons.topics.user_once.products import FewProducts, multiply_adds
 
 from ctrlab.lessons.check import CheckFailed
 
@@ -51,7 +51,10 @@ def test_shapes_are_those_of_the_run():
 
 
 def test_more_than_a_budget_is_refused():
-    given = tf.constant(A), tf.constant(B)
-    require_few(tf.matmul, *given, most=140, rule="one product", next_step="none")
+    def limit(most):
+        given = tf.constant(A), tf.constant(B)
+        return FewProducts(rule="one product", multiply_adds=most, on=lambda rng: given, next_step="none", fewer="none")
+
+    limit(140)(tf.matmul, np.random.default_rng())
     with pytest.raises(CheckFailed, match=r"Budget: one product\.\n.*at most 139 multiply-adds.*\n.*140"):
-        require_few(tf.matmul, *given, most=139, rule="one product", next_step="none")
+        limit(139)(tf.matmul, np.random.default_rng())
