@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from ctrlab.lessons.check import CheckFailed, call, parts
+from ctrlab.lessons.check import CheckFailed, parts
+from ctrlab.lessons.exercise import Exercise
 
 SLACK = 1e-6  # of a quotient in float32, where the reference has it in float64
 DENORMAL = np.float32(1e-45)
@@ -36,28 +38,13 @@ def reference_bfloat16(values: np.ndarray) -> np.ndarray:
     return ((bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
-def check_quantize(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `quantize(rows, bits)` -> q int8 [n, D], scales float32 [n]."""
-    for case, rows, bits in _tables(rng):
-        case = f"{case}, {bits} bits"
-        received = call(answer, rows, bits, case=case, next_step="run it by hand on such rows: a table may have no rows")
-        q, scales = parts(received, "q, scales", case=case)
-        n, dim = rows.shape
-        _require_array("q", q, np.int8, (n, dim), case)
-        _require_array("scales", scales, np.float32, (n,), case)
-        _judge(rows, bits, q, scales, case)
-    rows = rng.standard_normal((4, 6)).astype(np.float32)
-    for odd in (np.nan, np.inf, -np.inf):
-        bad = rows.copy()
-        bad[rng.integers(4), rng.integers(6)] = odd
-        _require_refusal(answer, bad, 8, case=f"a row that holds {odd}")
-    _require_refusal(answer, np.full((1, 2), np.nan, np.float32), 8, case="a row of NaNs only")
-
-
-def _judge(rows: np.ndarray, bits: int, q: np.ndarray, scales: np.ndarray, case: str) -> None:
+def quantized(received: object, expected: tuple[np.ndarray, np.ndarray], case: str, question: Sequence) -> None:
+    """Scales exactly; then each q, by the rule that it breaks."""
+    (rows, bits), (right_q, right_scales) = question, expected
+    q, scales = parts(received, "q, scales", case=case)
+    _require_array("q", q, right_q, case)
+    _require_array("scales", scales, right_scales, case)
     most = 2 ** (bits - 1) - 1
-    right_q, right_scales = reference_quantize(rows, bits)
-    wide, exact = scales.astype(np.float64), rows.astype(np.float64)
     for row in np.flatnonzero(~(scales == right_scales)):
         raise CheckFailed(
             f"A row's scale is the smallest float32 with {most} scale >= its largest |x|; here {case}.",
@@ -66,32 +53,32 @@ def _judge(rows: np.ndarray, bits: int, q: np.ndarray, scales: np.ndarray, case:
             index=f"row {row}, largest |x| {abs(rows[row]).max()!r}",
             next_step="scales_for(largest, most) of each row's largest |x|; most is 2^(bits-1) - 1",
         )
-    for row, d in np.argwhere(abs(q.astype(int)) > most):
-        raise CheckFailed(
-            f"No q is beyond {-most} to {most}; here {case}.",
-            expected=f"{right_q[row, d]}",
-            received=f"{q[row, d]}",
-            index=f"row {row}, number {d}: {rows[row, d]!r}",
-            next_step="divide by the row's scale; a row of zeros has scale 0 and q 0",
-        )
-    for row, d in np.argwhere(abs(exact - wide[:, None] * q) > wide[:, None] / 2 * (1 + SLACK * most)):
-        raise CheckFailed(
-            f"No number is off by more than half of its row's scale; here {case}.",
-            expected=f"q = {right_q[row, d]}, within {wide[row] / 2:.3g} of {rows[row, d]!r}",
-            received=f"q = {q[row, d]}, off by {abs(exact[row, d] - wide[row] * q[row, d]):.3g}",
-            index=f"row {row}, number {d}",
-            next_step="round to the nearest whole number: np.rint, and not astype, which cuts off",
-        )
-    steps = exact / np.where(wide == 0, 1, wide)[:, None]
+    exact, wide = rows.astype(np.float64), scales.astype(np.float64)[:, None]
+    steps, off = exact / np.where(wide == 0, 1, wide), abs(exact - wide * q)
     tied = abs(steps - np.floor(steps) - 0.5) == 0
-    for row, d in np.argwhere(tied & (q != right_q)):
-        raise CheckFailed(
-            f"A number halfway between two steps goes to the even one; here {case}.",
-            expected=f"{right_q[row, d]}",
-            received=f"{q[row, d]}",
-            index=f"row {row}, number {d}: {steps[row, d]} steps",
-            next_step="np.rint rounds to nearest even; floor(x + 0.5) does not",
-        )
+    to_even = "np.rint rounds to nearest even; floor(x + 0.5) does not"
+    to_nearest = "round to the nearest whole number: np.rint, and not astype, which cuts off"
+    for rule, broken, next_step in (
+        (f"No q is beyond {-most} to {most}", abs(q.astype(int)) > most, "divide by the row's scale; a row of zeros has q 0"),
+        ("No number is off by more than half of its row's scale", off > wide / 2 * (1 + SLACK * most), to_nearest),
+        ("A number halfway between two steps goes to the even one", tied & (q != right_q), to_even),
+    ):
+        for row, d in np.argwhere(broken):
+            raise CheckFailed(
+                f"{rule}; here {case}.",
+                expected=f"q = {right_q[row, d]}",
+                received=f"q = {q[row, d]}, off by {off[row, d]:.3g}",
+                index=f"row {row}, number {d}: {rows[row, d]!r}, which is {steps[row, d]} times the scale",
+                next_step=next_step,
+            )
+
+
+def _bad_rows(rng: np.random.Generator) -> Iterator[tuple]:
+    for odd in (np.nan, np.inf, -np.inf):
+        rows = rng.standard_normal((4, 6)).astype(np.float32)
+        rows[rng.integers(4), rng.integers(6)] = odd
+        yield f"a row that holds {odd}", rows, 8
+    yield "a row of NaNs only", np.full((1, 2), np.nan, np.float32), 8
 
 
 def _tables(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int]]:
@@ -127,29 +114,26 @@ def _tables(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int]]:
         yield "numbers halfway between two steps", (np.hstack([np.full((6, 1), most), halves]) * scale).astype(np.float32), bits
 
 
-def check_bfloat16(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `bfloat16(values)` -> uint16, the upper halves of float32's bits, rounded."""
-    for case, values in _numbers(rng):
-        received = call(answer, values, case=case, next_step="run it by hand on such numbers")
-        _require_array("the result", received, np.uint16, values.shape, case)
-        expected = reference_bfloat16(values)
-        for at in np.argwhere(received != expected):
-            at = tuple(at)
-            bits = int(values.view(np.uint32)[at])
-            cut = received[at] == bits >> 16
-            raise CheckFailed(
-                f"A number goes to the nearest bfloat16, and from halfway to the even one; here {case}.",
-                expected=f"0x{expected[at]:04x}",
-                received=f"0x{received[at]:04x}",
-                index=f"{tuple(map(int, at))}: {values[at]!r}, in bits 0x{bits:08x}",
-                next_step="you cut the lower half off; add to it before you shift"
-                if cut
-                else "add 0x7fff and the last bit that stays, then shift by 16; all of it in uint32",
-            )
+def rounded(received: object, expected: np.ndarray, case: str, question: Sequence) -> None:
+    _require_array("the result", received, expected, case)
+    for at in map(tuple, np.argwhere(received != expected)):
+        value, bits = question[0][at], int(question[0].view(np.uint32)[at])
+        cut = "you cut the lower half off; add to it before you shift"
+        add = "add 0x7fff and the last bit that stays, then shift by 16; all of it in uint32"
+        raise CheckFailed(
+            f"A number goes to the nearest bfloat16, and from halfway to the even one; here {case}.",
+            expected=f"0x{expected[at]:04x}",
+            received=f"0x{received[at]:04x}",
+            index=f"{tuple(map(int, at))}: {value!r}, in bits 0x{bits:08x}",
+            next_step=cut if received[at] == bits >> 16 else add,
+        )
+
+
+def _nans(rng: np.random.Generator) -> Iterator[tuple]:
     for case, bits in (("a NaN", 0x7FC00000), ("a NaN whose upper half is infinity's", 0x7F800001), ("-NaN", 0xFFFFFFFF)):
         values = rng.standard_normal((3, 4)).astype(np.float32)
         values.view(np.uint32)[rng.integers(3), rng.integers(4)] = bits
-        _require_refusal(answer, values, case=case)
+        yield case, values
 
 
 def _numbers(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
@@ -174,33 +158,54 @@ def _numbers(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
     yield "a transposed table", rng.standard_normal((5, 3)).astype(np.float32).T
 
 
-def _require_array(name: str, received, dtype: type, shape: tuple, case: str) -> None:
+def _require_array(name: str, received: object, right: np.ndarray, case: str) -> None:
     found = (getattr(received, "dtype", type(received).__name__), getattr(received, "shape", "no shape"))
-    if found != (np.dtype(dtype), shape):
+    if found != (right.dtype, right.shape):
         raise CheckFailed(
-            f"Within the budget: {name} is {np.dtype(dtype).name} {list(shape)}; here {case}.",
-            expected=f"{np.dtype(dtype).name} {shape}",
+            f"Within the budget: {name} is {right.dtype.name} {list(right.shape)}; here {case}.",
+            expected=f"{right.dtype.name} {right.shape}",
             received=f"{found[0]} {found[1]}",
             next_step="astype gives the type, and each row has one scale",
         )
 
 
-def _require_refusal(answer: Callable, *inputs, case: str) -> None:
-    try:
-        answer(*inputs)
-        received: object = "a result"
-    except ValueError:
-        return
-    except NotImplementedError:
-        raise
-    except Exception as error:
-        received = f"{type(error).__name__}: {error}"
-    raise CheckFailed(
-        f"What has no place in the format is refused; here {case}.",
-        expected="ValueError",
-        received=received,
-        next_step="raise ValueError before anything is computed",
-    )
+@dataclass(frozen=True)
+class Refuses:
+    """A limit: the answer raises ValueError for what has no place in the format."""
+
+    cases: Callable[[np.random.Generator], Iterator[tuple]]
+
+    def __call__(self, answer: Callable, rng: np.random.Generator) -> None:
+        for case, *inputs in self.cases(rng):
+            try:
+                answer(*inputs)
+                received = "a result"
+            except ValueError:
+                continue
+            except Exception as error:
+                received = f"{type(error).__name__}: {error}"
+            rule, step = (
+                f"What has no place in the format is refused; here {case}.",
+                "raise ValueError before anything is computed",
+            )
+            raise CheckFailed(rule, expected="ValueError", received=received, next_step=step)
 
 
-CHECKS = {1: check_quantize, 2: check_bfloat16}
+CHECKS = {
+    1: Exercise(
+        asks="quantize(rows, bits): float32 [n, D], 2 to 8 -> q int8 [n, D], scales float32 [n]",
+        cases=lambda rng: ((f"{case}, {bits} bits", rows, bits) for case, rows, bits in _tables(rng)),
+        reference=reference_quantize,
+        compare=quantized,
+        limits=[Refuses(_bad_rows)],
+        run_it="run it by hand on such rows: a table may have no rows",
+    ),
+    2: Exercise(
+        asks="bfloat16(values): float32 -> uint16 of the same shape, the upper halves of the bits, rounded to nearest even",
+        cases=_numbers,
+        reference=reference_bfloat16,
+        compare=rounded,
+        limits=[Refuses(_nans)],
+        run_it="run it by hand on such numbers",
+    ),
+}
