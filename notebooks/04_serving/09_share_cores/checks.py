@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from ctrlab.errors import CtrlabError
-from ctrlab.lessons.check import CheckFailed, call
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.exercise import Exercise
 
 HEAP = "keep the moments at which cores get free in a heap: heapq.heapreplace takes the first and puts the new one in"
 RULE = "halve the range of n: if p99(n) holds, fewer may be enough, else more are needed"
@@ -50,25 +51,16 @@ def reference_latencies(due: Sequence[int], service: Sequence[int], cores: int) 
     return took
 
 
-def check_latencies(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `latencies(due, service, cores)` -> the time from each request's due time to its end."""
-    for case, due, service, cores in _queues(rng):
-        due, service = [Counted(at) for at in due], [Counted(work) for work in service]
-        Counted.compared = 0
-        found = call(answer, due, service, cores, case=case, next_step=HEAP)
-        compared = Counted.compared
-        _require_latencies(found, reference_latencies(due, service, cores), case, f"{cores} cores, {len(due)} requests")
-        most = len(due) * (4 + 3 * math.ceil(math.log2(cores + 1)))
-        if compared > most:
-            raise CheckFailed(
-                f"A request does not look at every core; here {case}.",
-                expected=f"at most {most:,} comparisons for {len(due):,} requests and {cores} cores",
-                received=f"{compared:,} comparisons",
-                next_step=HEAP,
-            )
+def counted(due: Sequence[int], service: Sequence[int], cores: int) -> tuple:
+    """What the answer is called with; comparisons are counted from here on."""
+    Counted.compared = 0
+    return list(map(Counted, due)), list(map(Counted, service)), cores
 
 
-def _require_latencies(found: object, expected: list[int], case: str, where: str) -> None:
+def right_and_few_compared(found: object, expected: list[int], case: str, question: Sequence) -> None:
+    """Requires the right latencies, found with few comparisons."""
+    compared, cores = Counted.compared, question[2]
+    where = f"{cores} cores, {len(expected)} requests"
     try:
         listed = list(found)
     except TypeError:
@@ -81,19 +73,26 @@ def _require_latencies(found: object, expected: list[int], case: str, where: str
             index=where,
             next_step="append one number per request to a list, and return the list",
         )
-    moved = sorted(map(str, listed)) == sorted(map(str, expected))
+    step = "requests begin in order, each at max(due, the first moment at which a core is free), and end `service` later"
+    if sorted(map(str, listed)) == sorted(map(str, expected)):
+        step = "these are the right numbers in another order: begin requests, and list them, in the order of `due`"
     for number, (right, took) in enumerate(zip(expected, listed)):
         if isinstance(took, bool) or not isinstance(took, numbers.Real) or took != right:
             raise CheckFailed(
                 f"A request begins when it is due and a core is free; its latency counts from when it is due; here {case}.",
-                expected=int(right),
+                expected=right,
                 received=took,
                 index=f"request {number}; {where}",
-                next_step="these are the right numbers in another order: begin requests, and list them, in the order of `due`"
-                if moved
-                else "requests begin in order, each at max(due, the first moment at which a core is free); the latency is "
-                "begin + service - due",
+                next_step=step,
             )
+    most = len(expected) * (4 + 3 * math.ceil(math.log2(cores + 1)))
+    if compared > most:
+        raise CheckFailed(
+            f"A request does not look at every core; here {case}.",
+            expected=f"at most {most:,} comparisons for {len(expected):,} requests and {cores} cores",
+            received=f"{compared:,} comparisons",
+            next_step=HEAP,
+        )
 
 
 def _queues(rng: np.random.Generator):
@@ -136,35 +135,32 @@ def reference_cores(p99: Sequence[float], limit: float, busy: float, cores: int)
     return next((n for n in range(1, cores) if cores - n > busy and p99[n - 1] <= limit), None)
 
 
-def check_main_cores(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `main_cores(p99, limit, busy, cores)` -> the fewest cores for the main model, or None."""
-    for case, table, limit, busy, cores in _machines(rng):
-        trial, right = Trial(table), reference_cores(table, limit, busy, cores)
-        where = f"{cores} cores, of which the others keep {busy:.4g} busy; limit {limit:.4g}"
-        found = call(answer, trial, limit, busy, cores, case=case, next_step=RULE)
-        same = found is None if right is None else isinstance(found, numbers.Integral) and found == right
-        asked = f"asked for {trial.asked[:12]}" + (" and more" if len(trial.asked) > 12 else "")
-        if isinstance(found, bool) or not same:
-            known = "" if right is None else f"; p99({right}) is {table[right - 1]:.4g}"
-            raise CheckFailed(
-                "The main model gets the fewest cores whose p99 is within its limit, and the others keep more cores than they "
-                f"are busy with; here {case}.",
-                expected=right,
-                received=found,
-                index=f"{where}{known}; {asked}",
-                next_step="n is a whole number, at least 1, and cores - n is at least 1 and more than busy; if such an n holds, "
-                "return it, else None",
-            )
-        most = math.ceil(math.log2(cores)) + 1
-        twice = len(set(trial.asked)) < len(trial.asked)
-        if len(trial.asked) > most or twice:
-            raise CheckFailed(
-                f"Each p99 is a simulation, so few are asked for, and none twice; here {case}.",
-                expected="each n once" if twice else f"at most {most} different n",
-                received=f"{len(trial.asked)}: {asked}",
-                index=where,
-                next_step=RULE,
-            )
+def fewest_and_few_asked(found: object, right: int | None, case: str, question: Sequence) -> None:
+    """Requires the right number, or None, found with few simulations, none of them twice."""
+    trial, limit, busy, cores = question
+    where = f"{cores} cores, of which the others keep {busy:.4g} busy; limit {limit:.4g}"
+    asked = f"asked for {trial.asked[:12]}" + (" and more" if len(trial.asked) > 12 else "")
+    same = found is None if right is None else isinstance(found, numbers.Integral) and found == right
+    if isinstance(found, bool) or not same:
+        known = "" if right is None else f"; p99({right}) is {trial.p99[right - 1]:.4g}"
+        raise CheckFailed(
+            "The main model gets the fewest cores whose p99 is within its limit, and the others keep more cores than they "
+            f"are busy with; here {case}.",
+            expected=right,
+            received=found,
+            index=f"{where}{known}; {asked}",
+            next_step="n is a whole number, at least 1, and cores - n is at least 1 and more than busy; if such an n holds, "
+            "return it, else None",
+        )
+    most, twice = math.ceil(math.log2(cores)) + 1, len(set(trial.asked)) < len(trial.asked)
+    if len(trial.asked) > most or twice:
+        raise CheckFailed(
+            f"Each p99 is a simulation, so few are asked for, and none twice; here {case}.",
+            expected="each n once" if twice else f"at most {most} different n",
+            received=f"{len(trial.asked)}: {asked}",
+            index=where,
+            next_step=RULE,
+        )
 
 
 def _machines(rng: np.random.Generator):
@@ -195,4 +191,20 @@ def _machines(rng: np.random.Generator):
         yield "a machine by chance", falling(cores), float(rng.uniform(1, 99)), float(rng.uniform(0, cores)), cores
 
 
-CHECKS = {1: check_latencies, 2: check_main_cores}
+CHECKS = {
+    1: Exercise(
+        asks="latencies(due, service, cores): µs [n], µs [n], how many cores -> µs [n] from each request's due time to its end",
+        cases=_queues,
+        reference=reference_latencies,
+        given=counted,
+        compare=right_and_few_compared,
+        run_it=HEAP,
+    ),
+    2: Exercise(
+        asks="main_cores(p99, limit, busy, cores): n -> µs, µs, cores of the others, all cores -> the fewest cores, or None",
+        cases=lambda rng: ((case, Trial(table), *others) for case, table, *others in _machines(rng)),
+        reference=lambda trial, limit, busy, cores: reference_cores(trial.p99, limit, busy, cores),
+        compare=fewest_and_few_asked,
+        run_it=RULE,
+    ),
+}

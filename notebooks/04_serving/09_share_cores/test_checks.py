@@ -6,29 +6,13 @@ import math
 import numpy as np
 import pytest
 from ctrlab.lessons.topics.share_cores.checks import Counted, reference_latencies
+from solved import solved
 from wrong_answers import judge
 
 from ctrlab.lessons import check
 
 LESSON = "04_serving/09_share_cores"
-
-
-def latencies(due, service, cores):
-    free, took = [0] * cores, []
-    for at, work in zip(due, service):
-        ends = max(at, free[0]) + work
-        heapq.heapreplace(free, ends)
-        took.append(ends - at)
-    return took
-
-
-def main_cores(p99, limit, busy, cores):
-    low, high = 0, min(cores - 1, math.ceil(cores - busy) - 1) + 1
-    most = high - 1
-    while high - low > 1:
-        n = (low + high) // 2
-        low, high = (low, n) if p99(n) <= limit else (n, high)
-    return high if high <= most else None
+latencies, main_cores = solved(LESSON, 1), solved(LESSON, 2)
 
 
 def as_array(due, service, cores):
@@ -55,14 +39,6 @@ def test_a_counted_moment_counts_and_is_a_number():
     a, b = Counted(3), Counted(5)
     assert max(a, b) == 5 and a < b and not a >= b and Counted.compared == 3
     assert type(a + b) is Counted is type(1 + a) is type(b - 1) is type(9 - a) and a + b == 8 and 9 - a == 6
-
-
-def no_op(due, service, cores):
-    return []
-
-
-def nothing(due, service, cores):
-    pass
 
 
 def constant(due, service, cores):
@@ -138,20 +114,14 @@ def in_whole_tens(due, service, cores):
     return [round(took, -1) for took in latencies(due, service, cores)]
 
 
-def empties_its_input(due, service, cores):
-    took = latencies(due, service, cores)
-    due.clear()
-    return took
-
-
 def leaves_out_the_last(due, service, cores):
     return latencies(due, service, cores)[:-1]
 
 
 WRONG_QUEUES = [
-    no_op, nothing, constant, looks_at_every_core, sorts_the_cores, from_its_begin, waits_alone, moments, before_it_is_due,
+    constant, looks_at_every_core, sorts_the_cores, from_its_begin, waits_alone, moments, before_it_is_due,
     round_robin, one_core, one_core_more, always_two_cores, in_order_of_answers, last_come_first, in_whole_tens,
-    empties_its_input, leaves_out_the_last,
+    leaves_out_the_last,
 ]  # fmt: skip
 
 
@@ -227,14 +197,10 @@ def half(p99, limit, busy, cores):
     return cores // 2
 
 
-def nothing_at_all(p99, limit, busy, cores):
-    return None
-
-
 WRONG_RULES = [
     linear, from_above, asks_once_more, forgets_the_others, the_others_may_be_all_busy, rounds_the_others_up,
     rounds_the_others_down, the_limit_itself_is_too_late, gives_what_there_is, zero_for_none, one_more, one_fewer,
-    the_whole_machine_too, in_proportion, half, nothing_at_all,
+    the_whole_machine_too, in_proportion, half,
 ]  # fmt: skip
 
 
