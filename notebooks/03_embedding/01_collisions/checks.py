@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ctrlab.embedding.multihash import expected_collision_rate
-from ctrlab.lessons.check import CheckFailed, call, parts, require_close
-
-
-def number(received, what: str, *, case: str, next_step: str) -> np.float64:
-    """`received` as a number; raises CheckFailed if it is not one."""
-    if isinstance(received, bool) or not isinstance(received, int | float | np.integer | np.floating):
-        rule = f"{what} is a number; here {case}."
-        raise CheckFailed(rule, expected="a number", received=type(received).__name__, next_step=next_step)
-    return np.float64(received)
+from ctrlab.lessons.exercise import Exercise, Number
 
 
 def sizes(rng: np.random.Generator) -> Iterator[tuple[str, int, int]]:
@@ -33,18 +25,19 @@ def sizes(rng: np.random.Generator) -> Iterator[tuple[str, int, int]]:
     yield "more buckets than a float can tell from one more", int(rng.integers(1_000, 1_000_000)), 10**17
 
 
-def check_expected(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `expected_share(ids, buckets)`."""
-    step = "an id is alone where none of the other ids - 1 falls into its bucket"
-    for case, ids, buckets in sizes(rng):
-        case = f"{case}: {ids:,} ids, {buckets:,} buckets"
-        received = number(call(answer, ids, buckets, case=case), "The share", case=case, next_step=step)
-        hint = "1 - 1e-17 is 1 to a float: math.log1p and math.expm1 keep what is small" if buckets >= 10**6 else step
-        require_close(received, np.float64(expected_collision_rate(ids, buckets)), case=case, next_step=hint, rtol=1e-8)
+def close_share(received, expected: float, case: str, question: Sequence) -> None:
+    """The share, as a number. In a large table, the step to try is one about rounding."""
+    counted = "an id is alone where none of the other ids - 1 falls into its bucket"
+    rounded = "1 - 1e-17 is 1 to a float: math.log1p and math.expm1 keep what is small"
+    step = rounded if question[1] >= 10**6 else counted
+    share = Number(
+        "The share is that of the formula", step, rtol=1e-8, shown=lambda ids, buckets: f"{ids:,} ids, {buckets:,} buckets"
+    )
+    share(received, expected, case, question)
 
 
 def count(columns: list[np.ndarray], buckets: int) -> tuple[float, float]:
-    """The right answer of exercise 2."""
+    """The definition: the share of different ids that collide, and the share of lookups that are others'."""
     ids, counts = np.unique(np.concatenate(columns), return_counts=True)
     if not len(ids):
         return 0.0, 0.0
@@ -71,18 +64,28 @@ def tables(rng: np.random.Generator) -> Iterator[tuple[str, list[np.ndarray], in
     yield "an empty column beside another", [np.zeros(0, np.int64), zipf(60, 50)], 11
 
 
-def check_count(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `count(columns, buckets)` -> (share of different ids, share of lookups)."""
-    steps = {
-        "collided": "np.unique of all columns together first: an id that comes twice, or in two columns, is one id",
-        "foreign": "an id that comes f times in a row that is read F times: of its f lookups, 1 - f / F are the others' share",
-    }
-    for case, columns, buckets in tables(rng):
-        columns = [column.astype(np.int64) for column in columns]
-        received = parts(call(answer, columns, buckets, case=case), ", ".join(steps), case=case)
-        for (name, step), value, right in zip(steps.items(), received, count(columns, buckets)):
-            value = number(value, f"`{name}`", case=case, next_step=step)
-            require_close(value, np.float64(right), case=f"{case}, `{name}`", next_step=step, rtol=1e-9)
-
-
-CHECKS = {1: check_expected, 2: check_count}
+CHECKS = {
+    1: Exercise(
+        asks="expected_share(ids, buckets): int, int -> float, the share of ids in company",
+        cases=sizes,
+        reference=expected_collision_rate,
+        compare=close_share,
+    ),
+    2: Exercise(
+        asks="count(columns, buckets): a list of int64 [n] each, int -> the share of different ids, the share of lookups",
+        cases=tables,
+        reference=count,
+        compare={
+            "collided": Number(
+                "The share is that of the different ids whose bucket has others, too",
+                "np.unique of all columns together first: an id that comes twice, or in two columns, is one id",
+                rtol=1e-9,
+            ),
+            "foreign": Number(
+                "The share is that of the lookups which others have in an id's row",
+                "an id that comes f times in a row that is read F times: of its f lookups, 1 - f / F are the others' share",
+                rtol=1e-9,
+            ),
+        },
+    ),
+}
