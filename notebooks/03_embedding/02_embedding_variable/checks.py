@@ -9,7 +9,7 @@ import numpy as np
 from ctrlab.embedding.initial_values import hash_keys, initial_values
 from ctrlab.embedding.options import Initializer
 from ctrlab.lessons.check import CheckFailed, call, require_close
-from ctrlab.lessons.interpreter import require_no_loop
+from ctrlab.lessons.exercise import Close, Exercise, NoLoop
 
 ENDS = (-1, 0, np.iinfo(np.int64).min, np.iinfo(np.int64).max)
 FREE = -1
@@ -154,13 +154,13 @@ def questions(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int, 
     yield "no keys", keys[:0], 3, 0.5, 4
 
 
-def check_initial(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `initial(keys, seed, limit, dim)` -> float32 [n, D], bit by bit what the engine makes."""
-    for case, keys, seed, limit, dim in questions(rng):
-        received = call(lambda k, s=seed, most=limit, d=dim: answer(k, s, most, d), keys.astype(np.int64), case=case)
-        step = "stream [n, 1], place [D] from 1 on; bits >> 40 are 24 bits, which float32 holds without rounding"
-        require_close(received, uniform(keys.astype(np.int64), seed, limit, dim), case=case, next_step=step, rtol=0)
-    require_no_loop(answer, rng.integers(0, 1 << 40, MANY), 1, 0.5, 4, of="keys", many=MANY, most=MOST_STEPS)
-
-
-CHECKS = {1: check_table, 2: check_initial}
+CHECKS = {
+    1: check_table,
+    2: Exercise(
+        asks="initial(keys, seed, limit, dim): int64 [n], int, float, D -> float32 [n, D], bit by bit what the engine makes",
+        cases=questions,
+        reference=uniform,
+        compare=Close("stream [n, 1], place [D] from 1 on; bits >> 40 are 24 bits, which float32 holds without rounding", rtol=0),
+        limits=[NoLoop("keys", many=MANY, most=MOST_STEPS, on=lambda rng: (rng.integers(0, 1 << 40, MANY), 1, 0.5, 4))],
+    ),
+}
