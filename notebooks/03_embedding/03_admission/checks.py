@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ctrlab.lessons.check import CheckFailed, call, require_close
-from ctrlab.lessons.interpreter import require_no_loop
+from ctrlab.lessons.check import CheckFailed, call
+from ctrlab.lessons.exercise import Close, Exercise, NoLoop
 
 FULL = 255
 MOST_STEPS = 200  # of the interpreter, lines and calls
@@ -112,20 +111,39 @@ def questions(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.nd
     yield "no ids", rng.integers(0, 9, 5).astype(np.uint8), drawn(0, 3, 5), np.zeros(0, np.int64)
 
 
-def check_bloom(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `count_in_filter(counters, places, counts)` -> how often each id has come by now, never too low."""
-    for case, counters, places, counts in questions(rng):
-        mine = counters.copy()
-        received = call(functools.partial(answer, mine), places, counts, case=case)  # `mine` is meant to be changed
-        wanted_counters = counters.copy()
-        wanted = count_in_filter(wanted_counters, places, counts)
-        step = "two ids of a batch may share a counter: np.add.at adds both. Add in int64, then cut at 255"
-        require_close(mine, wanted_counters, case=f"the counters of {case}", next_step=step, rtol=0)
-        step = "an id has come no more often than its least counter says; read them after the whole batch was added"
-        require_close(received, wanted, case=case, next_step=step, rtol=0)
-    places = rng.integers(0, 1 << 16, (MANY, 3))
-    into = functools.partial(answer, np.zeros(1 << 16, np.uint8))
-    require_no_loop(into, places, np.ones(MANY, np.int64), of="ids", many=MANY, most=MOST_STEPS)
+def with_counters(answer: Callable) -> Callable:
+    """The answer on counters of its own, which it is meant to change: it returns them, and then the answer's counts."""
+
+    def asked(counters: np.ndarray, places: np.ndarray, counts: np.ndarray) -> tuple:
+        counters = counters.copy()
+        found = answer(counters, places, counts)
+        return counters, found
+
+    return asked
 
 
-CHECKS = {1: check_counter, 2: check_bloom}
+NO_LOOP = NoLoop(
+    "ids",
+    many=MANY,
+    most=MOST_STEPS,
+    on=lambda rng: (np.zeros(1 << 16, np.uint8), rng.integers(0, 1 << 16, (MANY, 3)), np.ones(MANY, np.int64)),
+)
+CHECKS = {
+    1: check_counter,
+    2: Exercise(
+        asks="count_in_filter(counters, places, counts): uint8 [m], changed, int64 [n, k], int64 [n] -> int64 [n], never too low",
+        cases=questions,
+        reference=with_counters(count_in_filter),
+        ask=with_counters,
+        compare={
+            "counters": Close(
+                "two ids of a batch may share a counter: np.add.at adds both. Add in int64, then cut at 255", dtype=np.uint8
+            ),
+            "counts": Close(
+                "an id has come no more often than its least counter says; read them after the whole batch was added",
+                dtype=np.int64,
+            ),
+        },
+        limits=[lambda answer, rng: NO_LOOP(with_counters(answer), rng)],
+    ),
+}

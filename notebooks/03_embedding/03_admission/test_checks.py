@@ -4,16 +4,11 @@ import inspect
 
 import numpy as np
 from ctrlab.lessons.topics.admission import checks
+from solved import solved
 from wrong_answers import judge
 
 LESSON = "03_embedding/03_admission"
-
-
-def right(ids, threshold, counts):
-    unique, times = np.unique(ids, return_counts=True)
-    for i, n in zip(unique.tolist(), times.tolist()):
-        counts[i] = counts.get(i, 0) + n
-    return unique[[counts[i] >= threshold for i in unique.tolist()]] if len(unique) else unique
+right, bloom = solved(LESSON, 1), solved(LESSON, 2)
 
 
 def no_op(ids, threshold, counts):
@@ -124,18 +119,6 @@ COUNTERS = [
 ]
 
 
-def bloom(counters, places, counts):
-    total = counters.astype(np.int64)
-    np.add.at(total, places, counts[:, None])
-    np.minimum(total, 255, out=total)
-    counters[:] = total
-    return total[places].min(axis=1, initial=255)
-
-
-def nothing(counters, places, counts):
-    return counts
-
-
 def loses_those_that_meet(counters, places, counts):
     total = counters.astype(np.int64)
     total[places] += counts[:, None]
@@ -191,9 +174,9 @@ def looks_at_what_is_wanted(counters, places, counts):
     """Wrong: reads the right answer from the check's own variables."""
     frame = inspect.currentframe()
     while (frame := frame.f_back) is not None:
-        if "wanted_counters" in frame.f_locals and len(frame.f_locals["wanted_counters"]) == len(counters):
-            counters[:] = frame.f_locals["wanted_counters"]
-            return frame.f_locals["wanted"]
+        if "expected" in frame.f_locals:
+            counters[:], counts = frame.f_locals["expected"]
+            return counts
     return np.zeros(len(places), np.int64)
 
 
@@ -207,10 +190,6 @@ def only_the_least(counters, places, counts):
     np.maximum.at(total, places, (total[places].min(axis=1, initial=255) + counts)[:, None])
     counters[:] = np.minimum(total, 255)
     return counters[places].min(axis=1, initial=255).astype(np.int64)
-
-
-def in_32_bits(counters, places, counts):
-    return bloom(counters, places, counts).astype(np.int32)
 
 
 def changes_the_counts(counters, places, counts):
@@ -228,10 +207,8 @@ FILTERS = [
     looks_at_what_is_wanted,
     asking_counts,
     only_the_least,
-    in_32_bits,
     changes_the_counts,
     the_first_counter,
-    nothing,
     loses_those_that_meet,
     wraps_around,
     the_mean,
