@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ctrlab.lessons.check import CheckFailed, call, parts, require_close
+from ctrlab.lessons.exercise import Close, Each, Exercise, Number
 
 Table = dict[str, np.ndarray]
 
@@ -36,26 +36,6 @@ def tables(rng: np.random.Generator) -> Iterator[tuple[str, Table, int, int]]:
     yield "nothing that is young", made([3, 2, 1]), 20, 5
     yield "one row", made([int(rng.integers(1, 5))]), 9, 2
     yield "an empty table", made([]), 9, 2
-
-
-def check_evict(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `evict(table, now, steps_to_live)` -> the remaining table, and the removed keys, ascending."""
-    for case, table, now, steps_to_live in tables(rng):
-        received = call(answer, table, now, steps_to_live, case=case)
-        left, gone = parts(received, "what is left, the keys that went", case=case)
-        wanted, wanted_gone = evict(table, now, steps_to_live)
-        if not isinstance(left, dict) or left.keys() != wanted.keys():
-            raise CheckFailed(
-                f"What is left is a table with the same arrays; here {case}.",
-                expected=list(wanted),
-                received=list(left) if isinstance(left, dict) else type(left).__name__,
-                next_step="cut every array of the table, slots and counts too",
-            )
-        step = "a row stays while now - its step is at most steps_to_live; rows keep their order, and each its neighbours"
-        for name, array in wanted.items():
-            require_close(left[name], array, case=f"{name!r} of {case}", next_step=step, rtol=0)
-        step = "the keys of the rows that are not left: a delta must tell of them"
-        require_close(gone, wanted_gone, case=f"the keys that went, of {case}", next_step=step, rtol=0)
 
 
 def comes_back(stream: Sequence[np.ndarray], every: int, steps_to_live: int) -> float:
@@ -97,20 +77,32 @@ def streams(rng: np.random.Generator) -> Iterator[tuple[str, list[np.ndarray], i
     yield "no steps", [], 1, 1
 
 
-def check_comes_back(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `comes_back(stream, every, steps_to_live)` -> the fraction of keys that lost their row and come again."""
-    for case, stream, every, steps_to_live in streams(rng):
-        stream = [keys.astype(np.int64) for keys in stream]
-        received = call(answer, stream, every, steps_to_live, case=case)
-        expected = comes_back(stream, every, steps_to_live)
-        if not isinstance(received, float | int | np.floating) or not abs(float(received) - expected) <= 1e-9:
-            raise CheckFailed(
-                f"The share of a step's keys, each once, that had a row and lost it; here {case}.",
-                expected=expected,
-                received=repr(received),
-                index=f"every={every}, steps_to_live={steps_to_live}",
-                next_step="play it: look a step's keys up, note the step, and after each `every`-th step let the old ones go",
-            )
-
-
-CHECKS = {1: check_evict, 2: check_comes_back}
+CHECKS = {
+    1: Exercise(
+        asks="evict(table, now, steps_to_live): arrays by name, int, int -> what remains of it, the removed keys int64, rising",
+        cases=tables,
+        reference=evict,
+        compare={
+            "left": Each(
+                "array",
+                Close(
+                    "a row stays while now - its step is at most steps_to_live; rows keep their order, and each its neighbours",
+                    dtype=None,
+                    rtol=0,
+                ),
+            ),
+            "gone": Close("the keys of the rows that are not left: a delta must tell of them", dtype=np.int64),
+        },
+    ),
+    2: Exercise(
+        asks="comes_back(stream, every, steps_to_live): a list of int64 [n] each, int, int -> float",
+        cases=streams,
+        reference=comes_back,
+        compare=Number(
+            "The share is of a step's keys, each once, that had a row and lost it",
+            "play it: look a step's keys up, note the step, and after each `every`-th step let the old ones go",
+            atol=1e-9,
+            shown=lambda stream, every, steps_to_live: f"every={every}, steps_to_live={steps_to_live}",
+        ),
+    ),
+}

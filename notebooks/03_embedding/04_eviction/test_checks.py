@@ -1,18 +1,11 @@
 """The checks of the eviction lesson against right answers and every kind of wrong one."""
 
 import numpy as np
+from solved import solved
 from wrong_answers import judge
 
 LESSON = "03_embedding/04_eviction"
-
-
-def right(table, now, steps_to_live):
-    goes = now - table["steps"] > steps_to_live
-    return {name: array[~goes] for name, array in table.items()}, np.sort(table["keys"][goes])
-
-
-def no_op(table, now, steps_to_live):
-    return table, np.zeros(0, np.int64)
+right, back = solved(LESSON, 1), solved(LESSON, 2)
 
 
 def off_by_one(table, now, steps_to_live):
@@ -59,20 +52,9 @@ def in_place(table, now, steps_to_live):
     return right(table, now, steps_to_live)
 
 
-def low_precision(table, now, steps_to_live):
-    left, gone = right(table, now, steps_to_live)
-    return left | {"values": left["values"].astype(np.float16).astype(np.float32)}, gone
-
-
 def slots_by_name(table, now, steps_to_live):
     left, gone = right(table, now, steps_to_live)
     return {name: left[name] for name in ("keys", "values", "m", "v", "frequencies", "steps")}, gone
-
-
-def empties_the_table(table, now, steps_to_live):
-    found = right(table, now, steps_to_live)
-    table.clear()
-    return found
 
 
 def replaces_the_arrays(table, now, steps_to_live):
@@ -99,12 +81,10 @@ def keys_through_floats(table, now, steps_to_live):
 
 WRONG = [
     slots_by_name,
-    empties_the_table,
     replaces_the_arrays,
     notes_it_in_the_table,
     narrower_counts,
     keys_through_floats,
-    no_op,
     off_by_one,
     without_slots,
     drops_the_counts,
@@ -114,25 +94,7 @@ WRONG = [
     sorts_its_rows,
     zeroes_the_rows,
     in_place,
-    low_precision,
 ]
-
-
-def back(stream, every, steps_to_live):
-    """Right, from the gaps alone: a key that came at `last` is removed at the first eviction that finds it too old."""
-    last, came, late = {}, 0, 0
-    for step, keys in enumerate(stream, 1):
-        for key in set(keys.tolist()):
-            came += 1
-            if key in last:
-                gone_after = -(-(last[key] + steps_to_live + 1) // every) * every
-                late += gone_after < step
-            last[key] = step
-    return late / came if came else 0.0
-
-
-def never(stream, every, steps_to_live):
-    return 0.0
 
 
 def counts_new_ones(stream, every, steps_to_live):
@@ -202,19 +164,11 @@ def single_precision(*question):
     return np.float32(back(*question))
 
 
-def empties_the_list(stream, every, steps_to_live):
-    share = back(stream, every, steps_to_live)
-    stream.clear()
-    return share
-
-
 SHARES = [
     steps_from_zero,
     evicts_before_the_step,
     of_those_that_come_again,
     single_precision,
-    empties_the_list,
-    never,
     counts_new_ones,
     at_every_step,
     a_step_early,
