@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from ctrlab.lessons.check import CheckFailed, call
+from ctrlab.lessons.exercise import Exercise, Number
 
 EXTREMES = np.array([-(2**63), -1, 0, 2**63 - 1])
 
@@ -50,17 +50,6 @@ def streams(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int]]:
     yield "no ids", np.zeros(0, np.int64), 4
 
 
-def check_hits(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `hits(ids, rows, strategy)` -> int."""
-    for case, ids, rows in streams(rng):
-        for strategy in ("lru", "lfu"):
-            received = call(answer, ids, rows, strategy, case=case)
-            _same(received, hits(ids, rows, strategy), f"{strategy}, {rows} rows, {case}", _CACHE_STEP)
-
-
-_CACHE_STEP = "lfu: who came least often, in all its life, goes, of equals the longest unused; the new one stays"
-
-
 def leveled(keys: np.ndarray, memtable: int, fanout: int) -> int:
     """The definition: the number of records that are written to disk when `keys` are put one by one."""
     buffer: set[int] = set()
@@ -96,19 +85,27 @@ def puts(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int, int]]
     yield "no keys", np.zeros(0, np.int64), 3, 2
 
 
-def check_leveled(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `leveled(keys, memtable, fanout)` -> int."""
-    for case, keys, memtable, fanout in puts(rng):
-        received = call(answer, keys, memtable, fanout, case=case)
-        step = "a merge writes all of the level it goes into; a level that is too full then moves down as a whole"
-        _same(received, leveled(keys, memtable, fanout), f"memtable {memtable}, fanout {fanout}, {case}", step)
-
-
-def _same(received: object, expected: int, case: str, step: str) -> None:
-    if not isinstance(received, int | np.integer) or isinstance(received, bool) or received != expected:
-        raise CheckFailed(
-            "The count must be right to the last one.", expected=expected, received=str(received)[:60], index=case, next_step=step
-        )
-
-
-CHECKS = {1: check_hits, 2: check_leveled}
+CHECKS = {
+    1: Exercise(
+        asks='hits(ids, rows, strategy): int64 [n], int, "lru" or "lfu" -> int',
+        cases=lambda rng: ((case, *question, strategy) for case, *question in streams(rng) for strategy in ("lru", "lfu")),
+        reference=hits,
+        compare=Number(
+            "The count must be right to the last one",
+            "lfu: who came least often, in all its life, goes, of equals the longest unused; the new one stays",
+            whole=True,
+            shown=lambda ids, rows, strategy: f"{strategy}, {rows} rows",
+        ),
+    ),
+    2: Exercise(
+        asks="leveled(keys, memtable, fanout): int64 [n], int, int -> int",
+        cases=puts,
+        reference=leveled,
+        compare=Number(
+            "The count must be right to the last one",
+            "a merge writes all of the level it goes into; a level that is too full then moves down as a whole",
+            whole=True,
+            shown=lambda keys, memtable, fanout: f"memtable {memtable}, fanout {fanout}",
+        ),
+    ),
+}

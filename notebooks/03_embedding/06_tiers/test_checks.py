@@ -5,25 +5,11 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 from ctrlab.lessons.topics.tiers import checks
+from solved import solved
 from wrong_answers import judge
 
 LESSON = "03_embedding/06_tiers"
-
-
-def hits(ids, rows, strategy):
-    memory, counts, found = OrderedDict(), {}, 0
-    for key in ids.tolist():
-        counts[key] = counts.get(key, 0) + 1
-        found += key in memory
-        if key not in memory and len(memory) >= rows:
-            memory.pop(next(iter(memory)) if strategy == "lru" else min(memory, key=counts.get))
-        memory[key] = None
-        memory.move_to_end(key)
-    return found
-
-
-def no_hits(ids, rows, strategy):
-    return 0
+hits = solved(LESSON, 1)
 
 
 def always_lru(ids, rows, strategy):
@@ -64,12 +50,6 @@ def forgets_counts(ids, rows, strategy):
         if not count and len(memory) >= rows:
             memory.pop(min(memory, key=memory.get))
         memory[key] = count + 1
-    return found
-
-
-def in_place(ids, rows, strategy):
-    found = hits(ids, rows, strategy)
-    ids[:] = 0
     return found
 
 
@@ -153,10 +133,6 @@ def wider(keys, memtable, fanout):
     return leveled(keys, memtable, fanout + 1)
 
 
-def nothing(keys, memtable, fanout):
-    return 0
-
-
 def amplification(keys, memtable, fanout):
     return leveled(keys, memtable, fanout) / max(len(keys), 1)
 
@@ -183,11 +159,11 @@ def sorts_the_keys(keys, memtable, fanout):
     return written
 
 
-WRONG_HITS = [no_hits, always_lru, always_lfu, a_row_more, rate, first_in_first_out, forgets_counts, in_place]
-WRONG_WRITES = [only_what_moves, one_level, not_distinct, what_is_in_memory, wider, nothing, amplification]
+WRONG_HITS = [always_lru, always_lfu, a_row_more, rate, first_in_first_out, forgets_counts]
+WRONG_WRITES = [only_what_moves, one_level, not_distinct, what_is_in_memory, wider, amplification]
 WRONG_HITS += [of_equals_the_newest, of_equals_the_least_id, the_new_one_may_go, the_best_rows_from_the_first, as_a_float]
 WRONG_WRITES += [a_level_too_early, levels_of_one_size, levels_one_size_up, no_deeper_than_two, sorts_the_keys]
-test_right, test_wrong = judge(LESSON, {1: (hits, WRONG_HITS), 2: (leveled, WRONG_WRITES)})
+test_right, test_wrong = judge(LESSON, {1: (hits, WRONG_HITS), 2: (solved(LESSON, 2), WRONG_WRITES)})
 
 
 def test_zipf_ids_are_as_often_as_said():
