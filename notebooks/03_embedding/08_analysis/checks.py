@@ -4,12 +4,11 @@ traffic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from ctrlab.lessons.check import CheckFailed, call, parts, require_close
-from ctrlab.lessons.interpreter import peak_of, require_no_loop
+from ctrlab.lessons.exercise import Close, Exercise, NoLoop, Number, Peak
 
 MANY, SETTINGS = 50_000, 400
 BUDGET_BYTES = 4_000_000  # a few arrays of MANY numbers; a table of MANY times SETTINGS would be 20 MB even in bits of one byte
@@ -37,26 +36,9 @@ def reports(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndar
     yield "no threshold", rng.integers(1, 9, 5), np.zeros(0, np.int64)
 
 
-def check_what_if(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `what_if(frequency, thresholds)` -> rows int64 [k], traffic float64 [k]."""
-    for case, frequency, thresholds in reports(rng):
-        received = call(answer, frequency, thresholds, case=case)
-        rows, traffic = parts(received, "rows, traffic", case=case)
-        wanted_rows, wanted_traffic = what_if(frequency, thresholds)
-        step = "a key that came just `threshold` times is in; thresholds may come in any order"
-        require_close(rows, wanted_rows, case=f"rows of {case}", next_step=step, rtol=0)
-        step = "the occurrences of the keys that are in, over the occurrences of all keys; nothing came: 0"
-        require_close(traffic, wanted_traffic, case=f"traffic of {case}", next_step=step, rtol=1e-9)
-    many = rng.zipf(1.4, MANY).clip(max=1 << 30), np.arange(1, SETTINGS + 1)
-    require_no_loop(answer, *many, of="thresholds", many=SETTINGS, most=SETTINGS // 2)
-    spent = peak_of(answer, *many)
-    if spent > BUDGET_BYTES:
-        raise CheckFailed(
-            "Budget: one sort, and no table of keys times thresholds.",
-            expected=f"at most {BUDGET_BYTES:,} bytes",
-            received=f"{spent:,} bytes for {MANY:,} keys and {SETTINGS} thresholds",
-            next_step="sort the frequencies, sum them from the end, and find each threshold's place with np.searchsorted",
-        )
+def many(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The keys and thresholds on which the cost is taken."""
+    return rng.zipf(1.4, MANY).clip(max=1 << 30), np.arange(1, SETTINGS + 1)
 
 
 def shortest_life(last_step: np.ndarray, frequency: np.ndarray, now: int, keep: float) -> int:
@@ -81,19 +63,39 @@ def lives(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarra
     yield "one key", np.array([1]), np.array([some]), some + 1, 0.5
 
 
-def check_shortest_life(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `shortest_life(last_step, frequency, now, keep)` -> int."""
-    for case, last_step, frequency, now, keep in lives(rng):
-        received = call(answer, last_step, frequency, now, keep, case=case)
-        expected = shortest_life(last_step, frequency, now, keep)
-        if not isinstance(received, int | np.integer) or isinstance(received, bool) or received != expected:
-            raise CheckFailed(
-                f"The least steps_to_live, 1 or more, that keeps the share of the traffic; here {case}.",
-                expected=expected,
-                received=repr(received),
-                index=f"now={now}, keep={keep:.3f}",
-                next_step="a key's age is now - last_step, and it stays while its age is at most steps_to_live",
-            )
-
-
-CHECKS = {1: check_what_if, 2: check_shortest_life}
+CHECKS = {
+    1: Exercise(
+        asks="what_if(frequency, thresholds): int64 [n], int64 [k] -> rows int64 [k], traffic float64 [k]",
+        cases=reports,
+        reference=what_if,
+        compare={
+            "rows": Close("a key that came just `threshold` times is in; thresholds may come in any order", dtype=np.int64),
+            "traffic": Close(
+                "the occurrences of the keys that are in, over the occurrences of all keys; nothing came: 0",
+                dtype=np.float64,
+                rtol=1e-9,
+            ),
+        },
+        limits=[
+            NoLoop("thresholds", many=SETTINGS, most=SETTINGS // 2, on=many),
+            Peak(
+                "one sort, and no table of keys times thresholds",
+                f"{MANY:,} keys and {SETTINGS} thresholds",
+                most=BUDGET_BYTES,
+                on=many,
+                next_step="sort the frequencies, sum them from the end, and find each threshold's place with np.searchsorted",
+            ),
+        ],
+    ),
+    2: Exercise(
+        asks="shortest_life(last_step, frequency, now, keep): int64 [n], int64 [n], int, float -> int",
+        cases=lives,
+        reference=shortest_life,
+        compare=Number(
+            "It is the least steps_to_live, 1 or more, that keeps the share of the traffic",
+            "a key's age is now - last_step, and it stays while its age is at most steps_to_live",
+            whole=True,
+            shown=lambda last_step, frequency, now, keep: f"now={now}, keep={keep:.3f}",
+        ),
+    ),
+}
