@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ctrlab.lessons.check import CheckFailed, call
-from ctrlab.lessons.interpreter import require_no_loop
+from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.exercise import Exercise, NoLoop, Same
 
 DIM = 3  # of most tables
 MANY = 3_000
@@ -16,41 +16,33 @@ ENDS = [-(2**63), -1, 0, 2**63 - 1]
 Arrays = dict[str, np.ndarray]
 
 
-def check_apply(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `apply_delta(state, delta)` -> the state after it."""
-    for case, state, deltas in _lives(rng):
-        found = _arrays(call(answer, state, deltas[0], case=case), ("keys", "values"), state["values"].shape[1], case)
-        _require_rows(found, _applied(state, deltas[0]), case, "drop every key that the delta names, then put in its rows")
-    state, delta = rows(rng, np.arange(MANY)), rows(rng, np.arange(MANY // 2, 2 * MANY)) | {"removed": np.arange(0, MANY, 7)}
-    require_no_loop(answer, state, delta, of="keys", many=MANY, most=MOST_STEPS)
+def same_state(found, expected: Arrays, case: str, question: Sequence) -> None:
+    """The rows of the state after the delta, in any order."""
+    found = _arrays(found, ("keys", "values"), expected["values"].shape[1], case)
+    _require_rows(found, expected, case, "drop every key that the delta names, then put in its rows")
 
 
-def check_merge(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `merge(deltas)` -> one delta with the effect of all."""
-    for case, state, deltas in _lives(rng):
-        found = _arrays(call(answer, deltas, case=case), ("keys", "values", "removed"), state["values"].shape[1], case)
-        after = state
-        for delta in deltas:
-            after = _applied(after, delta)
-        _require_rows(_applied(state, found), after, f"{case}; on the state it was drawn for", "the last word on a key holds")
-        last = {}
-        for delta in deltas:
-            last |= dict.fromkeys(delta["removed"].tolist(), "removed") | dict.fromkeys(delta["keys"].tolist(), "keys")
-        for which in ("keys", "removed"):
-            _require_keys(found[which], [key for key, word in last.items() if word == which], which, case)
+def merged(state: Arrays, deltas: list[Arrays]) -> tuple[Arrays, dict[int, str]]:
+    """The definition: the state after all deltas, and the last word on each key that they name: "removed" or "keys"."""
+    last: dict[int, str] = {}
+    for delta in deltas:
+        state = _applied(state, delta)
+        last |= dict.fromkeys(delta["removed"].tolist(), "removed") | dict.fromkeys(delta["keys"].tolist(), "keys")
+    return state, last
 
 
-def check_chain(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 3: `chain(saves)` -> names of the newest save that can be restored and of all it needs, the full one first."""
-    for case, saves, expected in _folders(rng):
-        found = call(answer, saves, case=case)
-        if not isinstance(found, list | tuple) or list(found) != expected:
-            raise CheckFailed(
-                f"The chain is that of the newest save which is whole; here {case}.",
-                expected=expected,
-                received=found,
-                next_step="try each save, the newest first: walk back by `previous`, and give up where nobody has that id",
-            )
+def same_effect(found, expected: tuple[Arrays, dict[int, str]], case: str, question: Sequence) -> None:
+    """A delta, in any order, with the effect of all on the state, which names the same keys as they do."""
+    (state, _), (after, last) = question, expected
+    found = _arrays(found, ("keys", "values", "removed"), state["values"].shape[1], case)
+    _require_rows(_applied(state, found), after, f"{case}; on the state it was drawn for", "the last word on a key holds")
+    for which in ("keys", "removed"):
+        _require_keys(found[which], [key for key, word in last.items() if word == which], which, case)
+
+
+def in_a_list(answer: Callable) -> Callable:
+    """The answer, with a list in place of a tuple."""
+    return lambda saves: list(found) if isinstance(found := answer(saves), tuple) else found
 
 
 def _lives(rng: np.random.Generator):
@@ -189,4 +181,35 @@ def _name(rng: np.random.Generator) -> str:
     return f"{rng.integers(16**8):08x}"
 
 
-CHECKS = {1: check_apply, 2: check_merge, 3: check_chain}
+def many(rng: np.random.Generator) -> tuple[Arrays, Arrays]:
+    """The state and delta on which the cost is taken."""
+    return rows(rng, np.arange(MANY)), rows(rng, np.arange(MANY // 2, 2 * MANY)) | {"removed": np.arange(0, MANY, 7)}
+
+
+CHECKS = {
+    1: Exercise(
+        asks="apply_delta(state, delta): {keys, values}, {keys, values, removed} -> the state after it, {keys, values}",
+        cases=lambda rng: ((case, state, deltas[0]) for case, state, deltas in _lives(rng)),
+        reference=_applied,
+        compare=same_state,
+        limits=[NoLoop("keys", many=MANY, most=MOST_STEPS, on=many)],
+    ),
+    2: Exercise(
+        asks="merge(deltas): a list of {keys, values, removed} -> one with the effect of all",
+        cases=_lives,
+        reference=merged,
+        given=lambda state, deltas: (deltas,),
+        compare=same_effect,
+    ),
+    3: Exercise(
+        asks="chain(saves): {name: {id, step, previous}} -> the names to restore the newest whole one, full one first",
+        cases=_folders,
+        reference=lambda saves, expected: expected,
+        given=lambda saves, expected: (saves,),
+        ask=in_a_list,
+        compare=Same(
+            "The chain is that of the newest save which is whole",
+            "try each save, the newest first: walk back by `previous`, and give up where nobody has that id",
+        ),
+    ),
+}
