@@ -4,15 +4,16 @@ no clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from ctrlab.lessons.topics.shards.line_budget import within
 from ctrlab.lessons.topics.shards.whole_arrays import WholeArray
 
 from ctrlab.data.splitmix import mix
-from ctrlab.lessons.check import CheckFailed, call, parts, require_close
-from ctrlab.lessons.interpreter import peak_of
+from ctrlab.lessons.check import CheckFailed, parts
+from ctrlab.lessons.exercise import Close, Exercise, Peak
 
 DISTINCT = "np.unique(ids, return_inverse=True) gives the distinct keys, and for each id the place of its key among them"
 ORDER = "the keys of owner 0 come first, then those of owner 1; place counts along them: np.concatenate(keys)[place] is ids"
@@ -25,42 +26,20 @@ BYTES = 600
 LINES = 60
 """The most lines that a careful answer runs, besides some per worker."""
 
-LINEAR = "4,000 ids of 2,000 distinct keys"
-"""The case whose memory is counted, before the large ones."""
+LINEAR, FEW = "4,000 ids of 2,000 distinct keys", 4_000
+"""What the memory is counted on, before the large cases."""
 
 Owner = Callable[[np.ndarray, int], np.ndarray]
 
 
-def check_ask(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 1: `ask(ids, workers, owner)` -> (keys of each owner, each id's place among them)."""
-    for case, ids, workers, owner in _batches(rng):
-        counted = within(
-            LINES + 20 * workers,
-            answer,
-            rule=f"no Python loop over ids or keys; here {case}",
-            next_step=f"{DISTINCT}; a loop over the workers is fine",
-        )
-        found = call(counted, ids.view(WholeArray), workers, owner, case=case, next_step=DISTINCT)
-        keys, place = parts(found, "keys, place", case=case)
-        keys = _require_parts(keys, workers, case)
-        where = f"{len(ids)} ids, {workers} workers"
-        _require_owners(keys, workers, owner, case)
-        _require_once(keys, ids, case, where)
-        _require_places(keys, place, ids, case)
-        if case == LINEAR:
-            _require_linear(answer, ids, workers, owner, next_step=DISTINCT)
-
-
-def _require_linear(answer: Callable, keys: np.ndarray, *others, next_step: str) -> None:
-    """Refuses an array with an element for each pair of a distinct key and one of the n ids."""
-    most, held = BYTES * len(keys), peak_of(answer, keys, *others)
-    if held > most:
-        raise CheckFailed(
-            "Budget: no array of [distinct keys, n]. For 40,000 keys it would take gigabytes.",
-            expected=f"at most {most:,} bytes at once for {len(keys):,} ids: {BYTES} per id",
-            received=f"{held:,} bytes",
-            next_step=f"{next_step}; it sorts, and compares no pairs",
-        )
+def right_keys_and_places(found, needed: np.ndarray, case: str, question: Sequence) -> None:
+    """Each needed key once, at its owner and in any order there, and the ids' places along them."""
+    ids, workers, owner = question
+    keys, place = parts(found, "keys, place", case=case)
+    keys = _require_parts(keys, workers, case)
+    _require_owners(keys, workers, owner, case)
+    _require_once(keys, needed, case, f"{len(ids)} ids, {workers} workers")
+    _require_places(keys, place, ids, case)
 
 
 def _require_parts(keys: object, workers: int, case: str) -> list[np.ndarray]:
@@ -97,8 +76,8 @@ def _require_owners(keys: list[np.ndarray], workers: int, owner: Owner, case: st
             )
 
 
-def _require_once(keys: list[np.ndarray], ids: np.ndarray, case: str, where: str) -> None:
-    sent, needed = np.concatenate(keys), np.unique(ids)
+def _require_once(keys: list[np.ndarray], needed: np.ndarray, case: str, where: str) -> None:
+    sent = np.concatenate(keys)
     if odd := np.setdiff1d(sent, needed).tolist():
         raise CheckFailed(
             f"Only keys are asked for that the batch has; here {case}.",
@@ -149,12 +128,18 @@ def _require_places(keys: list[np.ndarray], place: object, ids: np.ndarray, case
         )
 
 
-def _batches(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int, Owner]]:
-    """The cases: (description, ids, workers, owner)."""
-    some, salt = rng.integers(10, 99, 5), rng.integers(1 << 60)
+def _by_hash(rng: np.random.Generator) -> Owner:
+    salt = rng.integers(1 << 60)
 
     def by_hash(keys: np.ndarray, workers: int) -> np.ndarray:
         return (mix(keys.view(np.uint64) + np.uint64(salt)) % np.uint64(workers)).astype(np.int64)
+
+    return by_hash
+
+
+def _batches(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int, Owner]]:
+    """The cases: (description, ids, workers, owner)."""
+    some, by_hash = rng.integers(10, 99, 5), _by_hash(rng)
 
     def by_rest(keys: np.ndarray, workers: int) -> np.ndarray:
         return keys % workers
@@ -176,12 +161,20 @@ def _batches(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int, O
     yield "more workers than ids", some[:2], 16, by_hash
     ends = np.array([-1, 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min, -1, 2**53 + 1, 2**53], np.int64)
     yield "ids at both ends of int64", ends, 2, by_hash
-    yield LINEAR, rng.permutation(np.tile(rng.integers(0, 1 << 60, 2_000), 2)), 2, by_hash
-    yield "a worker's part of a batch", _popular(rng, MANY), 8, by_hash
-    yield "40,000 distinct keys and 17 workers", rng.permutation(DISTINCT_KEYS).astype(np.int64), 17, by_hash
+    yield LINEAR, _twice(rng), 2, by_hash
     for _ in range(10):
         ids, workers = rng.integers(-50, 50, rng.integers(1, 200)), int(rng.integers(1, 9))
         yield "ids by chance", ids, workers, by_hash if rng.integers(2) else by_rest
+
+
+def _large_batches(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int, Owner]]:
+    yield "a worker's part of a batch", _popular(rng, MANY), 8, _by_hash(rng)
+    yield "40,000 distinct keys and 17 workers", rng.permutation(DISTINCT_KEYS).astype(np.int64), 17, _by_hash(rng)
+
+
+def _twice(rng: np.random.Generator) -> np.ndarray:
+    """`FEW` ids, of which each comes twice."""
+    return rng.permutation(np.tile(rng.integers(0, 1 << 60, FEW // 2), 2))
 
 
 def _popular(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -189,58 +182,41 @@ def _popular(rng: np.random.Generator, count: int) -> np.ndarray:
     return np.exp(rng.uniform(0, 12, count)).astype(np.int64) * 1_000_003
 
 
-def check_merge(answer: Callable, rng: np.random.Generator) -> None:
-    """Exercise 2: `merge(keys, gradients)` -> (the distinct keys, rising; the sum of each one's gradients)."""
-    for case, keys, gradients in _gradients(rng):
-        counted = within(LINES, answer, rule=f"no Python loop over the keys; here {case}", next_step=SUM)
-        found = call(counted, keys.view(WholeArray), gradients.view(WholeArray), case=case, next_step=SUM)
-        distinct, sums = parts(found, "distinct, sums", case=case)
-        right, place = np.unique(keys, return_inverse=True)
-        expected, size = np.zeros((2, len(right), gradients.shape[1]))
-        np.add.at(expected, place, gradients.astype(np.float64))
-        np.add.at(size, place, np.abs(gradients.astype(np.float64)))
-        _require_distinct(distinct, right, case)
-        require_close(sums, expected.astype(np.float32), case=case, next_step=SUM)
-        _require_rows(sums, expected, size, right, case)
-        if case == LINEAR:
-            _require_linear(answer, keys, gradients, next_step=SUM)
+def summed(keys: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """The definition, in float64: the distinct keys, the sums of their gradients, and those of the absolute values."""
+    right, place = np.unique(keys, return_inverse=True)
+    sums, sizes = np.zeros((2, len(right), gradients.shape[1]))
+    np.add.at(sums, place, gradients.astype(np.float64))
+    np.add.at(sizes, place, np.abs(gradients.astype(np.float64)))
+    return right, (sums, sizes)
 
 
-def _require_rows(sums: np.ndarray, expected: np.ndarray, size: np.ndarray, keys: np.ndarray, case: str) -> None:
-    """Requires each row to be right within the rounding of its own gradients, whose absolute values add up to `size`; a huge
-    row elsewhere does not count.
+def same_sums(sums, expected: tuple[np.ndarray, np.ndarray], case: str, question: Sequence) -> None:
+    """The sums, and each row within the rounding of its own gradients, whose absolute values add up to its size; a huge row
+    elsewhere does not count.
     """
-    wrong = np.argwhere(~(np.abs(sums - expected) <= 1e-5 * size))
+    right, sizes = expected
+    Close(SUM)(sums, right, case, question)
+    wrong = np.argwhere(~(np.abs(sums - right) <= 1e-5 * sizes))
     if len(wrong):
         row, column = wrong[0]
         raise CheckFailed(
             f"A row's sum is made of its own gradients alone; here {case}.",
-            expected=np.float32(expected[row, column]),
+            expected=np.float32(right[row, column]),
             received=sums[row, column],
-            index=f"sums[{row}, {column}], of key {keys[row]}",
+            index=f"sums[{row}, {column}], of key {np.unique(question[0])[row]}",
             next_step=SUM,
         )
 
 
-def _require_distinct(distinct: object, right: np.ndarray, case: str) -> None:
-    same = isinstance(distinct, np.ndarray) and distinct.dtype == np.int64 and np.array_equal(distinct, right)
-    if not same:
-        told = np.array2string(distinct, threshold=6) if isinstance(distinct, np.ndarray) else type(distinct).__name__
-        kind = f" {distinct.dtype}" if isinstance(distinct, np.ndarray) else ""
-        raise CheckFailed(
-            f"Each key is there once, rising, as int64; here {case}.",
-            expected=np.array2string(right, threshold=6),
-            received=f"{told}{kind}",
-            next_step="np.unique(keys, return_inverse=True) sorts the distinct keys",
-        )
+def _drawn(rng: np.random.Generator, keys: Sequence[int], dim: int = 4, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """The keys, and a random gradient of each."""
+    return np.asarray(keys, np.int64), (scale * rng.normal(size=(len(keys), dim))).astype(np.float32)
 
 
 def _gradients(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """The cases: (description, keys, gradients)."""
-
-    def drawn(keys: np.ndarray, dim: int = 4, scale: float = 1.0):
-        return np.asarray(keys, np.int64), (scale * rng.normal(size=(len(keys), dim))).astype(np.float32)
-
+    drawn = functools.partial(_drawn, rng)
     some = rng.choice(1_000, 6, replace=False)
     yield "one key", *drawn(some[:1])
     yield "no keys", *drawn(some[:0])
@@ -258,10 +234,59 @@ def _gradients(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.n
     rank = np.searchsorted(np.sort(some), keys)  # huge and tiny in turn
     gradients *= np.where(rank % 2, 1e-5, 1e3).astype(np.float32)[:, None]
     yield "a huge and a tiny gradient under different keys", keys, gradients
-    yield LINEAR, *drawn(rng.permutation(np.tile(rng.integers(0, 1 << 60, 2_000), 2)))
-    yield "what comes to an owner in a step", *drawn(_popular(rng, MANY), 16)
+    yield LINEAR, *drawn(_twice(rng))
     for _ in range(10):
         yield "keys by chance", *drawn(rng.integers(-20, 20, rng.integers(1, 100)), int(rng.integers(1, 9)))
 
 
-CHECKS = {1: check_ask, 2: check_merge}
+def in_few_lines(of: str, most: Callable[..., int], next_step: str) -> Callable[[Callable], Callable]:
+    """The answer with a limit of lines, `most(*question)`, and with arrays that Python may not read one by one."""
+
+    def ask(answer: Callable) -> Callable:
+        def asked(*question):
+            counted = within(most(*question), answer, rule=f"no Python loop over {of}", next_step=next_step)
+            return counted(*(each.view(WholeArray) if isinstance(each, np.ndarray) else each for each in question))
+
+        return asked
+
+    return ask
+
+
+def linear(on: Callable[[np.random.Generator], tuple], next_step: str) -> Peak:
+    """Refuses an array with an element for each pair of a distinct key and one of the n ids."""
+    return Peak(
+        "no array of [distinct keys, n]. For 40,000 keys it would take gigabytes",
+        LINEAR,
+        most=BYTES * FEW,
+        on=on,
+        next_step=f"{next_step}; it sorts, and compares no pairs",
+    )
+
+
+CHECKS = {
+    1: Exercise(
+        asks="ask(ids, workers, owner): int64 [n], W, (keys, W) -> owners -> W arrays of keys int64, each id's place in them [n]",
+        cases=_batches,
+        reference=lambda ids, workers, owner: np.unique(ids),
+        ask=in_few_lines(
+            "ids or keys", lambda ids, workers, owner: LINES + 20 * workers, f"{DISTINCT}; a loop over the workers is fine"
+        ),
+        compare=right_keys_and_places,
+        limits=[linear(lambda rng: (_twice(rng), 2, _by_hash(rng)), DISTINCT)],
+        afterwards=_large_batches,
+        run_it=DISTINCT,
+    ),
+    2: Exercise(
+        asks="merge(keys, gradients): int64 [n], float32 [n, D] -> distinct keys int64 [u], rising, their sums float32 [u, D]",
+        cases=_gradients,
+        reference=summed,
+        ask=in_few_lines("the keys", lambda keys, gradients: LINES, SUM),
+        compare={
+            "distinct": Close("each key is there once, rising: np.unique(keys, return_inverse=True) sorts them", dtype=np.int64),
+            "sums": same_sums,
+        },
+        limits=[linear(lambda rng: _drawn(rng, _twice(rng)), SUM)],
+        afterwards=lambda rng: [("what comes to an owner in a step", *_drawn(rng, _popular(rng, MANY), 16))],
+        run_it=SUM,
+    ),
+}

@@ -7,13 +7,20 @@ import pytest
 import tensorflow as tf
 from ctrlab.lessons.topics.shards import study
 from ctrlab.lessons.topics.shards.exchange_by_hand import FIELDS, ByHand, Exchanged
-from ctrlab.lessons.topics.shards.shards_by_hand import ask, merge
+from solved import solved
 
 from ctrlab.embedding import EmbeddingVariable
 from ctrlab.embedding.table.ops import grouped
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.ops.lookup import Layout
 from ctrlab.whole_batch import Shard
+
+LESSON = "03_embedding/10_shards"
+requests, merge = solved(LESSON, 1), solved(LESSON, 2)
+
+
+def ask(ids, workers):
+    return requests(ids, workers, lambda keys, workers: keys % workers)
 
 
 class Alone:
