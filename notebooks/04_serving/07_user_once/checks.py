@@ -201,7 +201,7 @@ def _full_request(rng: np.random.Generator) -> tuple:
 
 CHECKS = {
     1: Exercise(
-        asks="first_layer(users, candidates, row_of, W): float32 [U, Du], [N, Dc], int64 [N], float32 [Du + Dc, H] -> [N, H]",
+        asks="first_layer(users, candidates, row_of, W): [U, Du], [N, Dc], int64 [N], [Du + Dc, H] -> [N, H], else float32",
         cases=_requests,
         reference=reference_first_layer,
         given=tensors,
@@ -219,7 +219,7 @@ CHECKS = {
         ],
     ),
     2: Exercise(
-        asks="attend(query, keys, layers): float32 [N, C], [T, C], (W, bias) pairs -> weights [N, T], attended [N, C]",
+        asks="attend(query, keys, layers): [N, C], [T, C], (W, bias) pairs -> weights [N, T], attended [N, C], float32",
         cases=_histories,
         reference=reference_attend,
         given=tensors,
