@@ -22,12 +22,13 @@ WALK    = rm -rf build/walks && $(BIN)/python -m tests.notebooks.walk build/walk
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: wheel docs lab test test-quick test-long test-studies test-gpu test-python test-native test-notebooks lint setup clean help
+.PHONY: wheel docs lab test test-all test-quick test-long test-studies test-gpu test-python test-native test-notebooks lint setup clean help
 
 help:
 	@echo "make lab    set up, then open the workbook in JupyterLab"
 	@echo "make test   set up, then lint, the quick tests, a smoke of the commands and one lesson"
 	@echo "make test-python  all tests in Python but those of make test-long and make test-studies"
+	@echo "make test-all   everything but the long tests: what CI runs"
 	@echo "make test-native  the C++ and CUDA code under sanitizers"
 	@echo "make test-notebooks  every lesson, as its learner walks through it; or one, LESSON=02_ops/04_fused_gru"
 	@echo "make test-long  the tests that take many minutes: processes killed by the hundred, inputs drawn by the million"
@@ -43,6 +44,9 @@ lab: setup
 
 test: lint test-quick
 	$(call WALK,02_ops/01_indicator_column)
+	@echo "All passed."
+
+test-all: lint test-python test-native test-notebooks
 	@echo "All passed."
 
 test-long: setup
