@@ -1,11 +1,13 @@
 """The checks of the lesson on the embedding variable against right answers and every kind of wrong one."""
 
 import numpy as np
+import pytest
 from ctrlab.lessons.topics.embedding_variable import checks
 from solved import solved
 from wrong_answers import judge
 
 from ctrlab.embedding import EmbeddingVariable, Initializer, Options
+from ctrlab.lessons import check
 
 LESSON = "03_embedding/02_embedding_variable"
 G = np.uint64(0x9E3779B97F4A7C15)
@@ -262,6 +264,11 @@ VALUES = [
     key_by_key,
 ]
 test_right, test_wrong = judge(LESSON, {1: (solved(LESSON, 1), TABLES), 2: (solved(LESSON, 2), VALUES)})
+
+
+@pytest.mark.parametrize(("exercise", "answer"), [(1, search), (2, values)])
+def test_what_wrong_answers_alter_is_right(exercise, answer):
+    check.run(LESSON, exercise, answer)
 
 
 def test_the_definition_finds_every_key_again():

@@ -1,8 +1,11 @@
 """The checks of the eviction lesson against right answers and every kind of wrong one."""
 
 import numpy as np
+import pytest
 from solved import solved
 from wrong_answers import judge
+
+from ctrlab.lessons import check
 
 LESSON = "03_embedding/04_eviction"
 right, back = solved(LESSON, 1), solved(LESSON, 2)
@@ -178,3 +181,8 @@ SHARES = [
     empties_the_stream,
 ]
 test_right, test_wrong = judge(LESSON, {1: (right, WRONG), 2: (back, SHARES)})
+
+
+@pytest.mark.parametrize(("exercise", "answer"), [(2, played)])
+def test_what_wrong_answers_alter_is_right(exercise, answer):
+    check.run(LESSON, exercise, answer)

@@ -8,6 +8,8 @@ from ctrlab.lessons.topics.tiers import checks
 from solved import solved
 from wrong_answers import judge
 
+from ctrlab.lessons import check
+
 LESSON = "03_embedding/06_tiers"
 hits = solved(LESSON, 1)
 
@@ -164,6 +166,11 @@ WRONG_WRITES = [only_what_moves, one_level, not_distinct, what_is_in_memory, wid
 WRONG_HITS += [of_equals_the_newest, of_equals_the_least_id, the_new_one_may_go, the_best_rows_from_the_first, as_a_float]
 WRONG_WRITES += [a_level_too_early, levels_of_one_size, levels_one_size_up, no_deeper_than_two, sorts_the_keys]
 test_right, test_wrong = judge(LESSON, {1: (hits, WRONG_HITS), 2: (solved(LESSON, 2), WRONG_WRITES)})
+
+
+@pytest.mark.parametrize(("exercise", "answer"), [(2, leveled)])
+def test_what_wrong_answers_alter_is_right(exercise, answer):
+    check.run(LESSON, exercise, answer)
 
 
 def test_zipf_ids_are_as_often_as_said():
