@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ctrlab.lessons.topics.hash_store import checks
 from ctrlab.lessons.topics.hash_store.checks import HEAD
+from solved import solved
 from wrong_answers import judge
 
 from ctrlab.lessons import check
@@ -293,7 +294,12 @@ def garbage_of_a_segment_at_a_third(segments, limit):
 
 WRONG_CHOICES += [always_a_third, garbage_of_all_at_a_third, garbage_of_a_segment_at_a_third]
 WRONG_CHOICES += [numbers_alone, no_records, one_twice, from_the_end, older_in_front_only]
-test_right, test_wrong = judge(LESSON, {1: (recover, WRONG_FILES), 2: (compact, WRONG_CHOICES)})
+test_right, test_wrong = judge(LESSON, {1: (solved(LESSON, 1), WRONG_FILES), 2: (solved(LESSON, 2), WRONG_CHOICES)})
+
+
+@pytest.mark.parametrize(("exercise", "answer"), [(1, recover), (2, compact)])
+def test_what_wrong_answers_alter_is_right(exercise, answer):
+    check.run(LESSON, exercise, answer)
 
 
 def in_floats(segments, limit):
