@@ -249,7 +249,7 @@ def _alone(name: str) -> Iterator[None]:
 def _forget(folder: Path) -> None:
     """Deletes the files that were used longest ago, until at most `MOST_BYTES` are left."""
     with contextlib.suppress(OSError):  # another process does so, too
-        files = [(path.stat(), path) for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+        files = [(path.stat(), path) for path in folder.iterdir() if not path.name.startswith(".") and path.is_file()]
         left, now = sum(found.st_size for found, _ in files), time.time()
         for found, path in sorted(files, key=lambda each: each[0].st_mtime_ns):
             if left <= MOST_BYTES or now - found.st_mtime < YOUNG:

@@ -60,10 +60,10 @@ def updated(listed: dict[str, float], own: dict[str, float], alone: dict[str, fl
     tests = defaultdict(list)
     for case in own:
         tests[test_of(case)].append(case)
-    found = {case: seconds for case, seconds in listed.items() if test_of(case) not in tests}
+    found = {line: seconds for line, seconds in listed.items() if line not in own and line not in tests}
     for test, cases in tests.items():
         slow = [case for case in cases if alone[case] >= SLOW]
-        if len(slow) == len(cases):
+        if len(slow) == len(cases) and not any(test_of(line) == test for line in found):
             found[test] = sum(own[case] for case in cases)
         else:
             found |= {case: own[case] for case in slow}

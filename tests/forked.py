@@ -53,9 +53,10 @@ class Popen(_Cold):
     """A forked child. It belongs to the server: `os.waitpid` doesn't know it."""
 
     def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, _, flags, shell, *more):
-        *pipes, _, _, _, _, _, new_session, _ = more
+        *pipes, _, group, groups, user, umask, new_session, process_group = more
         env = dict(os.environ if env is None else env)
-        if reason := why_not(args, env, preexec_fn or shell or executable):
+        others = (group, groups, user) != (None, None, None) or (umask, process_group) != (-1, -1)
+        if reason := why_not(args, env, preexec_fn or shell or executable or others):
             raise ValueError(f"{reason}; use subprocess")
         words = [os.fspath(word) for word in args[1:]]
         kept = list(pass_fds)
@@ -84,9 +85,11 @@ class Popen(_Cold):
 
     def _ended_within(self, seconds: float | None) -> bool:
         """Whether it ends in time; None waits."""
-        if not self._waitpid_lock.acquire(blocking=seconds != 0):
+        until = None if seconds is None else time.monotonic() + seconds
+        if not self._waitpid_lock.acquire(timeout=-1 if seconds is None else seconds):
             return False  # another thread waits
         try:
+            seconds = until and max(0.0, until - time.monotonic())
             if self.returncode is None:
                 with selectors.DefaultSelector() as selector:
                     selector.register(self._said, selectors.EVENT_READ)
@@ -216,6 +219,7 @@ def serve(connection: int) -> tuple[dict, list[int]]:
     import_all()
     warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # from Python 3.12: libraries' threads, which provide for it
     requests = socket.socket(fileno=connection)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the tests, whose end ends this process
     children = {}
     with selectors.DefaultSelector() as selector:
         selector.register(requests, selectors.EVENT_READ)
@@ -230,6 +234,7 @@ def serve(connection: int) -> tuple[dict, list[int]]:
                             os.close(held)
                         requests.close()
                         os.close(fds[0])
+                        signal.signal(signal.SIGINT, signal.default_int_handler)
                         return json.loads(message), fds[1:]
                     for fd in fds[1:]:
                         os.close(fd)

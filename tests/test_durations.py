@@ -71,6 +71,12 @@ def test_what_did_not_run_stays_listed():
     assert durations.updated(listed, own, own) == {"f.py::test_a": 3.0, "f.py::test_b[2]": 0.9}
 
 
+def test_one_case_by_itself_leaves_the_others_listed():
+    quick, slow = {"f.py::test[a]": 0.1}, {"f.py::test[a]": 3.0}
+    assert durations.updated({"f.py::test[b]": 3.0}, quick, quick) == {"f.py::test[b]": 3.0}
+    assert durations.updated({"f.py::test[b]": 0.9}, slow, slow) == {"f.py::test[a]": 3.0, "f.py::test[b]": 0.9}
+
+
 def test_smoke_stays(project):
     project.makepyfile(**{"tests/test_b": "import pytest\n@pytest.mark.smoke\ndef test_listed(): pass\ndef test_other(): pass"})
     (project.path / "tests" / "slow.txt").write_text("1.0 tests/test_b.py::test_listed\n1.0 tests/test_b.py::test_other\n")

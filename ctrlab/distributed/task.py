@@ -42,11 +42,15 @@ class Meaning:
 
     def as_option(self, value: Any) -> Any:
         """A field's value in the option's unit."""
-        return value * self.parts if self.option else value
+        if not self.option:
+            return value
+        return value * self.parts if self.parts >= 1 else value / round(1 / self.parts)
 
     def of_option(self, given: Any) -> Any:
         """The field's value for the value of an option."""
-        return given / self.parts if self.option else given
+        if not self.option:
+            return given
+        return given / self.parts if self.parts >= 1 else given * round(1 / self.parts)
 
 
 def _field(default: Any, says: str, *limits: Any, **more: Any) -> Any:

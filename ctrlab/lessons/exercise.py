@@ -118,7 +118,7 @@ class Close:
     def __call__(self, received, expected, case: str, question: Sequence) -> None:
         try:
             received = self.read(received)
-        except (AttributeError, TypeError, KeyError) as error:
+        except (AttributeError, TypeError, LookupError) as error:
             rule = f"The result is of the kind that is asked for; here {case}."
             raise CheckFailed(rule, expected="its arrays", received=_brief(received), next_step=self.next_step) from error
         expected = np.asarray(expected, self.dtype)
@@ -150,11 +150,15 @@ class Number:
                 wanted = expected if expected is None else f"{'a whole number' if self.whole else 'a number'}, {expected}"
                 _refuse(self, wanted, _brief(received), case, question)
             return
-        if isinstance(received, np.generic):
-            received = received.item()  # or what is compared with a float32 would be rounded to one, too
+        # Python's numbers: what is compared with a float32 would be rounded to one, too.
+        received, expected = (each.item() if isinstance(each, np.generic) else each for each in (received, expected))
         allowed = max(self.atol, self.rtol * abs(expected)) if math.isfinite(expected) else 0.0
         both_nan = expected != expected and received != received
-        if not (received == expected or both_nan or abs(received - expected) <= allowed):
+        try:
+            right = received == expected or both_nan or abs(received - expected) <= allowed
+        except OverflowError:  # a whole number that no float holds
+            right = False
+        if not right:
             _refuse(self, expected, received, case, question)
 
 
@@ -169,7 +173,8 @@ class Same:
 
     def __call__(self, received, expected, case: str, question: Sequence) -> None:
         try:
-            same = isinstance(received, type(expected)) and bool(received == expected)
+            alike = isinstance(received, bool) == isinstance(expected, bool) and isinstance(received, type(expected))
+            same = alike and bool(received == expected)
         except (TypeError, ValueError):  # arrays inside have no one truth
             same = False
         if not same:
@@ -215,10 +220,10 @@ class Ragged:
     def __call__(self, received, expected, case: str, question: Sequence) -> None:
         import tensorflow as tf
 
-        if not isinstance(received, tf.RaggedTensor):
+        if not isinstance(received, tf.RaggedTensor) or received.ragged_rank != 1:
             step = "tf.RaggedTensor.from_row_splits(values, row_splits) makes one"
             rule = f"The result is one ragged tensor; here {case}."
-            raise CheckFailed(rule, expected="RaggedTensor", received=_brief(received), next_step=step)
+            raise CheckFailed(rule, expected="a RaggedTensor [n, (L)]", received=_brief(received), next_step=step)
         lengths = np.array([len(row) for row in expected], np.int64)
         values = np.array([value for row in expected for value in row], self.dtype)
         for what, mine, right in (("lengths", received.row_lengths(), lengths), ("values", received.flat_values, values)):

@@ -11,14 +11,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import ctrlab.lessons
+from ctrlab import imports
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.lessons import build, index, places
 from ctrlab.paths import write_atomically
 from ctrlab.profiling import doctor
 
 MANIFEST = ".copied.json"
-_IMPORTED = re.compile(r"from ctrlab\.lessons(?: import |\.)(\w+)")
+_IMPORTED = re.compile(r"from (ctrlab[\w.]*) import (\([^)]*\)|[\w ,]+)")
 
 
 def open_lab(port: int = doctor.PORT, browser: bool = True) -> int:
@@ -121,9 +121,16 @@ def _place(work: Path, name: str, text: str, manifest: dict[str, str]) -> bool:
 
 
 def _gone(notebook: str) -> list[str]:
-    """The modules of `ctrlab.lessons` that a notebook imports but that no longer exist."""
-    there = {*ctrlab.lessons.__all__, *(path.stem for path in Path(__file__).parent.iterdir())}
-    return [f"ctrlab.lessons.{name}" for name in sorted(set(_IMPORTED.findall(notebook)) - there)]
+    """The modules of ctrlab that a notebook imports and that are there no longer."""
+    known, gone = imports.modules(), set()
+    for base, names in _IMPORTED.findall(notebook):
+        if base not in known:
+            gone.add(base)
+        elif known[base].name == "__init__.py":
+            defined = known[base].read_text(encoding="utf-8")
+            found = [name.split()[0] for name in re.split(r",|\\n", names.strip("()")) if name.split()]
+            gone |= {f"{base}.{name}" for name in found if f"{base}.{name}" not in known and name not in defined}
+    return sorted(gone)
 
 
 def _beside(name: str) -> str:

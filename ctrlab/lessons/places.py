@@ -25,7 +25,13 @@ def notebooks() -> Path:
 
 def folders() -> dict[str, Path]:
     """{topic: its lesson's folder}, in the order of the course: "fused_gru" is `<checkout>/notebooks/02_ops/04_fused_gru`."""
-    return {topic(folder.name): folder for folder in (path.parent for path in sorted(notebooks().glob("*/*/lesson.ipynb")))}
+    found: dict[str, Path] = {}
+    for folder in (path.parent for path in sorted(notebooks().glob("*/*/lesson.ipynb"))):
+        if (other := found.setdefault(topic(folder.name), folder)) is not folder:
+            raise CtrlabError(
+                f"Lessons of all parts have different topics; {other} and {folder} have the same. Rename one of them."
+            )
+    return found
 
 
 def topic(lesson: str) -> str:

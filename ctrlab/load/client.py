@@ -60,7 +60,7 @@ def post(path: str, body: bytes, token: str = "", host: str = "localhost", **hea
 
 def asked(method: str, path: str, body: bytes = b"", token: str = "", host: str = "localhost", **headers: str) -> bytes:
     """The bytes of a request with any method, as in `post`; a GET has no body."""
-    given = {"Host": host} | ({"Content-Length": str(len(body))} if method == "POST" else {})
+    given = {"Host": host} | ({"Content-Length": str(len(body))} if body or method == "POST" else {})
     if token:
         given["Authorization"] = f"Bearer {token}"
     given |= {name.replace("_", "-"): value for name, value in headers.items()}

@@ -72,6 +72,9 @@ class Connection:
             raise NoAnswer(
                 f"A load needs a server that answers; {self.where} does not ({why}): start one by `ctrlab serve`.", sent
             ) from None
+        except BaseException:  # an interrupt: the answer under way would be taken for that to the next request
+            self.close()
+            raise
         if not answer.keeps:
             self.close()
         return answer

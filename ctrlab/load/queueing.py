@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -34,7 +35,8 @@ class Queue:
         length: (batch, now) -> how long a call takes that begins now.
         leave: (waiting, now) -> the number of oldest requests that start as one call now; 0: they wait. It is called while a
             worker is free.
-        looks: (waiting) -> the time at which `leave` is called again, although no request has come or ended.
+        looks: (waiting) -> the time at which `leave` is called again, although no request has come or ended. If it says 0 then,
+            it is called once more, a float's smallest step or one whole unit later: sums of floats are rounded.
         admit: (request, queue) -> whether the queue takes the request.
     Attributes:
         waiting: requests that no worker has taken yet.
@@ -82,7 +84,9 @@ class Queue:
         """The time of the next event without further arrivals; `NEVER` if there is none."""
         ends = self._calls[0][0] if self._calls else NEVER
         looks = self._looks(self.waiting) if self.waiting and len(self._calls) < self._workers else NEVER
-        return min(ends, looks if looks > now else NEVER)
+        if looks <= now:
+            looks = NEVER if looks < now else now + 1 if isinstance(now, int) else math.nextafter(now, math.inf)
+        return min(ends, looks)
 
 
 def run(arrivals: Iterable[tuple[float, Queue, object]]) -> Iterator[tuple[Queue, Call]]:

@@ -46,13 +46,13 @@ class Part:
         """The table for the terminal. Below it stands the machine's line, unless there is a caption. No word or number is cut."""
         same = [i for i in range(self.kinds) if len({line[i] for line in self.lines}) == 1 < len(self.lines)]
         title = ": ".join(filter(None, (self.says, ", ".join(f"{self.headings[i]} {self.lines[0][i]}" for i in same))))
-        table, shown = Table(title=title, caption=self.caption or machine().line), [*range(len(self.headings))]
+        table, shown = Table(title=Text(title), caption=Text(self.caption or machine().line)), [*range(len(self.headings))]
         for i in same:
             shown.remove(i)
         for i in shown:
             column = [self.headings[i], *(line[i] for line in self.lines)]
             longest = max((len(word) for cell in column for word in cell.split()), default=0)
-            table.add_column(column[0], justify="left" if i < self.words else "right", min_width=longest)
+            table.add_column(Text(column[0]), justify="left" if i < self.words else "right", min_width=longest)
         before = None
         for line in self.lines:
             kind = tuple(line[: self.kinds])

@@ -54,13 +54,11 @@ class Split:
         ends = [round(PLACES * end / 100) for end in itertools.accumulate(self.percent.values())]
         object.__setattr__(self, "_ends", [*ends[:-1], PLACES])
         object.__setattr__(self, "_arms", list(self.percent))
-        object.__setattr__(self, "_hash", hashlib.sha256(self.experiment.encode() + b"/"))
 
     def place(self, user: str | bytes) -> int:
         """The place of a user, from 0 to `PLACES` - 1."""
-        hashed = self._hash.copy()
-        hashed.update(user.encode() if isinstance(user, str) else user)
-        return int.from_bytes(hashed.digest()[:HASH_BYTES]) % PLACES
+        name = user.encode() if isinstance(user, str) else user
+        return int.from_bytes(hashlib.sha256(self.experiment.encode() + b"/" + name).digest()[:HASH_BYTES]) % PLACES
 
     def arm(self, user: str | bytes) -> str:
         """The arm of a user."""

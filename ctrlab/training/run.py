@@ -111,7 +111,7 @@ class Run:
     @property
     def batch_count(self) -> int | None:
         """Number of batches in all epochs; None: no end."""
-        return self._reading().steps
+        return None if self.followed else self._reading().steps
 
     @property
     def position(self) -> int:

@@ -60,9 +60,10 @@ def test_what_does_not_make_the_rows_is_in_no_fingerprint(copy):
 def test_an_import_that_is_new_is_in_the_fingerprint(copy):
     before, file = cache.fingerprint("criteo", copy), copy / "data" / "words.py"
     text = file.read_text()
-    file.write_text(text.replace("import zlib", "import zlib\nfrom ctrlab import crc"))
+    file.write_text(text.replace("import zlib", "import zlib\nfrom ctrlab.embedding.formats import crc"))
     with_crc = cache.fingerprint("criteo", copy)
-    (copy / "crc.py").write_text((copy / "crc.py").read_text() + "\n")
+    crc = copy / "embedding" / "formats" / "crc.py"
+    crc.write_text(crc.read_text() + "\n")
     assert len({before, with_crc, cache.fingerprint("criteo", copy)}) == 3
     file.write_text(text)
 

@@ -291,7 +291,7 @@ IN_LITTLE_MEMORY = """
 import resource, sys
 import numpy as np
 from pathlib import Path
-from ctrlab import tensors
+from ctrlab.embedding.formats import tensor_file as tensors
 path, size = Path(sys.argv[1]), 400 << 20
 pages = int(Path("/proc/self/statm").read_text().split()[0])
 resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (64 << 20),) * 2)

@@ -61,7 +61,7 @@ def test_the_file_as_it_is_shipped_is_valid():
 
 def test_users_are_in_the_arms_that_the_package_says(calm):
     split = Split("ranking-7", {"control": 90, "new": 10})
-    users = [f"A{n}" for n in range(300)] + ["", "a b", "a/b", "Ä" * 40, "x" * 2000]
+    users = [f"A{n}" for n in range(300)] + ["", "a b", "a/b", "Smith, John", "Ä" * 40, "x" * 2000]
     with Connection(Target("127.0.0.1", calm.port)) as connection:
         for user in users[:300]:
             assert arm(connection.ask("POST", PREDICT, b"{}", X_User_Id=user)) == split.arm(user)

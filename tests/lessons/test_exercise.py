@@ -233,6 +233,8 @@ def test_numbers():
     whole = Number("It counts", "think", whole=True)
     whole(np.int64(2**62 + 1), 2**62 + 1, "a test", ())
     refused(whole, 2**62, 2**62 + 1)
+    refused(whole, 10**30, np.int64(5))
+    refused(near, 10**400, 1.0)
 
 
 def test_plain_values():
@@ -243,6 +245,7 @@ def test_plain_values():
         assert refused(same, received, "a", "It is the setting").index == "n is 7"
     refused(same, [np.zeros(2)], [np.zeros(2)])
     refused(same, 0, None)
+    refused(same, True, 1)
 
 
 def test_lists_and_dictionaries():
@@ -263,6 +266,8 @@ def test_ragged_tensors():
     ragged(tf.ragged.constant(rows, tf.int64, row_splits_dtype=tf.int64), rows, "a test", ())
     ragged(tf.RaggedTensor.from_row_splits(tf.zeros(0, tf.int64), tf.constant([0], tf.int64)), [], "a test", ())
     refused(ragged, rows, rows, "one ragged tensor")
+    deeper = tf.ragged.constant([[[1], [2]], [], [[3]]], tf.int64, row_splits_dtype=tf.int64)
+    refused(ragged, deeper, rows, "one ragged tensor")
     refused(ragged, tf.ragged.constant(rows, tf.int32, row_splits_dtype=tf.int64), rows, "values")
     refused(ragged, tf.ragged.constant(rows, tf.int64, row_splits_dtype=tf.int32), rows, "lengths")
     refused(ragged, tf.ragged.constant([[1], [2], [3]], tf.int64, row_splits_dtype=tf.int64), rows, "lengths")

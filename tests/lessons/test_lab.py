@@ -61,7 +61,10 @@ def test_a_workbook_of_the_first_layout_is_taken_over(lessons, work, monkeypatch
     untouched, mine = work / "01_part/02_other.ipynb", work / f"{NAME}.ipynb"
     mine.parent.mkdir(parents=True)
     untouched.write_text("as it was")
-    mine.write_text("from ctrlab.lessons import shards_study\nfrom ctrlab.lessons.check import require_close\nmy answers")
+    mine.write_text(
+        "from ctrlab.lessons import check, shards_study as study\nfrom ctrlab.lessons.checks.tiers import zipf\n"
+        "from ctrlab.lessons import (\n    gate,\n    crowd,\n)\nfrom ctrlab.features import Schema\nmy answers"
+    )
     copied = {
         "01_part/02_other.ipynb": lab._hash("as it was"),
         f"{NAME}.ipynb": lab._hash("from ctrlab.lessons import shards_study"),
@@ -76,7 +79,8 @@ def test_a_workbook_of_the_first_layout_is_taken_over(lessons, work, monkeypatch
     assert untouched.read_text() == "as it is" and mine.read_text().endswith("my answers")
     assert (work / f"{NAME}.new.ipynb").read_text() == "first"
     assert len(told) == 2 and "left as it is" in told[0]
-    assert "imports ctrlab.lessons.shards_study, which moved" in told[1] and "check" not in told[1]
+    gone = "ctrlab.features, ctrlab.lessons.checks.tiers, ctrlab.lessons.crowd, ctrlab.lessons.shards_study"
+    assert f"imports {gone}, which moved" in told[1]
     record = Store().load("02_ops/01_indicator_column")
     assert (record.passed, record.solutions, record.predictions) == ([1], [2], {"step": 3.0})
     assert lab.copy_lessons(work) == []

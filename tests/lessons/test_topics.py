@@ -10,6 +10,7 @@ import pytest
 from ctrlab.lessons.topics.start_here import figures
 from nbformat import v4
 
+from ctrlab.errors import CtrlabError
 from ctrlab.imports import PACKAGE
 from ctrlab.lessons import notebook, places, topics
 
@@ -52,8 +53,13 @@ def test_a_neighbour_is_found(tmp_path):
     assert neighbours("own", imported(tmp_path)) == {"ctrlab.lessons.topics.other.b"}
 
 
-def test_topics_differ():
-    assert len(FOLDERS) == len(list(places.notebooks().glob("*/*/lesson.ipynb")))
+def test_two_lessons_of_one_topic_are_refused(tmp_path, monkeypatch):
+    for folder in ("01_part/01_same", "02_part/07_same"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "lesson.ipynb").touch()
+    monkeypatch.setattr(places, "notebooks", lambda: tmp_path)
+    with pytest.raises(CtrlabError, match="topics"):
+        places.folders()
 
 
 def test_a_fresh_process_finds_what_another_pickled():

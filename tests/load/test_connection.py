@@ -68,6 +68,24 @@ def test_half_an_answer_is_none_and_the_request_may_have_arrived(half):
     assert told.value.sent
 
 
+def test_an_interrupt_leaves_no_answer_for_the_next_request(monkeypatch):
+    async def handle(reader, writer):
+        while True:
+            path = (await reader.readuntil(b"\r\n\r\n")).split()[1]
+            writer.write(said(path))
+
+    class Interrupted:
+        def feed(self, data):
+            raise KeyboardInterrupt
+
+    with serving(handle) as port, at(port) as server:
+        assert server.ask("GET", "/1").body == b"/1"
+        monkeypatch.setattr(server, "_reader", Interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            server.ask("GET", "/2")
+        assert server.ask("GET", "/3").body == b"/3"
+
+
 def test_a_connection_that_is_refused_has_sent_nothing():
     with pytest.raises(NoAnswer) as told:
         at(1).ask("GET", "/")

@@ -57,6 +57,21 @@ def test_those_that_wait_go_together_when_enough_are_there_or_the_oldest_has_wai
     assert [(len(call.batch), call.begun, call.ends) for call in calls] == [(3, 2, 7), (2, 30, 35), (1, 60, 65)]
 
 
+@given(st.floats(0, 1e6), st.floats(1e-6, 1e3))
+def test_the_oldest_goes_in_time_though_sums_of_floats_are_rounded(came, wait):
+    def leave(waiting, now):
+        return len(waiting) if now - waiting[0] >= wait else 0
+
+    queue = Queue(1, lambda batch, now: 1.0, leave, looks=lambda waiting: waiting[0] + wait)
+    [(_, call)] = run([(came, queue, came)])
+    assert call.batch == [came] and call.begun - came >= wait
+
+
+def test_who_never_lets_go_ends_the_run_with_requests_that_wait():
+    queue = Queue(1, lambda batch, now: 1, lambda waiting, now: 0, looks=lambda waiting: waiting[0] + 5)
+    assert list(run([(0, queue, 0), (1_000_000, queue, 1_000_000)])) == [] and len(queue.waiting) == 2
+
+
 def test_a_request_that_is_not_admitted_is_counted_and_takes_no_time():
     queue = Queue(1, lambda batch, now: 10, admit=lambda request, queue: len(queue.waiting) < 1)
     calls = [call for _, call in run((at, queue, (at, 0)) for at in (0, 1, 2, 3))]

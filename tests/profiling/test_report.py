@@ -8,6 +8,7 @@ from rich.console import Console
 from ctrlab.profiling.machine import machine
 from ctrlab.profiling.report import Part, Report
 
+ODD = Part("Bytes [/tmp]", ("[bold]", "bytes"), [["[a b] x", "1"], ["[a b] x", "2"]], kinds=1, caption="[/red]")
 LINES = [["deepfm", "all", "1.5 [1, 2]"], ["deepfm", "none", ""], ["din", "all", "[bold]7"]]
 PART = Part("Seconds of a step", ("model", "rungs", "times as fast"), LINES, words=2, kinds=1)
 
@@ -20,6 +21,11 @@ def shown(report: Report, width: int = 80) -> list[str]:
 
 def cells(lines: list[str], mark: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip(mark).split(mark)] for line in lines if line.startswith(mark)]
+
+
+def test_brackets_are_no_markup():
+    text = " ".join(" ".join(shown(Report([ODD]))).split())
+    assert "Bytes [/tmp]: [bold] [a b] x" in text and "[/red]" in text
 
 
 def test_both_have_every_cell():

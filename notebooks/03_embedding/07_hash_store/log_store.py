@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -72,10 +73,13 @@ def killed(folder: Path, row_bytes: int) -> dict[str, list[bytes]]:
     """
     from ctrlab.embedding.store import Store
 
-    script = "import sys; from ctrlab.lessons import log_store; log_store.write_and_die(sys.argv[1], int(sys.argv[2]))"
+    module = f"from {__package__} import log_store"
+    script = f"import sys; {module}; log_store.write_and_die(sys.argv[1], int(sys.argv[2]))"
     for name in ("in place", "log"):
         (folder / name).mkdir(parents=True)
-    subprocess.run([sys.executable, "-c", script, folder, str(row_bytes)], stderr=subprocess.DEVNULL, check=False)
+    ran = subprocess.run([sys.executable, "-c", script, folder, str(row_bytes)], stderr=subprocess.PIPE, check=False)
+    if ran.returncode != -signal.SIGKILL:
+        raise RuntimeError(f"The process ends by signal 9; it ended with {ran.returncode}: {ran.stderr.decode()[-500:]}")
     data = (folder / "in place" / "rows").read_bytes()
     with Store(folder / "native", row_bytes, np.uint8) as native:
         rows, there = native.get(np.arange(1_000))

@@ -2,7 +2,8 @@
 
 import random
 
-from ctrlab.lessons.topics.hash_store import checks
+import pytest
+from ctrlab.lessons.topics.hash_store import checks, log_store
 from ctrlab.lessons.topics.hash_store.log_store import LogStore
 
 
@@ -31,3 +32,15 @@ def test_it_holds_what_a_dictionary_holds(tmp_path):
     assert store.rows() == {key: row for key, row in model.items() if row is not None}
     assert copied > 0 and all(store.get(key) == row for key, row in model.items())
     store.close()
+
+
+def test_after_a_kill_the_native_store_has_what_was_flushed_and_a_file_in_place_half_a_row(tmp_path):
+    rows = log_store.killed(tmp_path, 32)
+    assert rows["ours"] == [b"\1" * 32] * 1_000
+    assert set(rows["in place"][:500]) == {b"\2" * 32} and set(rows["in place"][500]) == {1, 2}
+
+
+def test_a_process_that_does_not_die_as_it_should_is_told_of(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_store, "__package__", "ctrlab.nowhere")
+    with pytest.raises(RuntimeError, match="No module named"):
+        log_store.killed(tmp_path, 32)
