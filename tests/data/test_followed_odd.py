@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_followed import SCHEMA, put, taken
 
 from ctrlab.data import follow
 from ctrlab.data.follow import LEDGER, Followed
 from ctrlab.errors import BadData, CtrlabError
+from tests.data.test_followed import SCHEMA, put, taken
 
 
 @pytest.mark.parametrize("numbers", [range(10, 20), range(10, 13), range(10, 14)])

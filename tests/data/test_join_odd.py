@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_join import LATER, WINDOW, at, clicks, examples, labels
 
 from ctrlab.data import join as joining
 from ctrlab.data.join import follow, join
 from ctrlab.data.labels import BATCH_ROWS, REQUEST, ROW, TIME, read_labels
 from ctrlab.errors import BadData, CtrlabError
+from tests.data.test_join import LATER, WINDOW, at, clicks, examples, labels
 
 
 @pytest.fixture

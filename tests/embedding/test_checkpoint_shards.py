@@ -171,7 +171,7 @@ def test_a_file_that_is_none_of_its_shards(five, tmp_path, metadata):
     path = files_in(five[0])[1]
     found, notes = read_tensors(path)
     write_tensors(path, found, notes | metadata)
-    with pytest.raises(BadData, match=f"{path} which of up to 99,999 shards"):
+    with pytest.raises(BadData, match=f"{path} .*which of up to 99,999 shards"):
         reshard([path], 2, tmp_path / "two")
 
 

@@ -91,7 +91,7 @@ def test_a_request_for_scores_names_one_user_and_a_model(calm):
 def test_the_instance_with_the_fewest_inside_gets_the_next(calm):
     (user,) = users_of("control")
     with ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(calm.ask, b'{"sleep": 1.0}', user=user)
+        slow = pool.submit(calm.ask, b'{"sleep": 4.0}', user=user)
         time.sleep(0.3)
         got = {instance(calm.ask(user=user)) for _ in range(6)}
         assert got == {"control-1", "control-2"} - {instance(slow.result())}

@@ -71,7 +71,12 @@ def test_ctrl_c_ends_it_in_a_word(tmp_path):
     page = tmp_path / "page.md"
     os.mkfifo(page)
     words = [*CTRLAB, "bench", "tables", str(tmp_path), "--into", str(page)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def heed():  # a shell's background job, in which these tests may run, ignores Ctrl-C, and so would what it starts
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(words, **pipes, text=True, preexec_fn=heed)
     with page.open("w"):  # the study has opened the page, and waits for its text
         arguments = Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
         process.send_signal(signal.SIGINT)

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import test_more_workers_checks as checks
 from ctrlab.lessons.topics.more_workers import charts, study
 from ctrlab.lessons.topics.more_workers import figures as bars
+from ctrlab.lessons.topics.more_workers import test_checks as checks
 from ctrlab.lessons.topics.more_workers.checks import reference_ring
 from ctrlab.lessons.topics.more_workers.test_checks import fewest_workers, ring_seconds
 
