@@ -152,7 +152,11 @@ def cached_object(source: Path, flags: Sequence, *, by: Sequence[str] = ()) -> P
     with _alone(source.stem):  # another process may be compiling the same source: one of the two does
         for known in sorted(compiled_folder().glob(f"{begin}_*.d")):
             target = known.with_suffix(".o")
-            if target.stem == f"{begin}_{_state(known.read_text().splitlines(), source, roots)}" and _in_use(target):
+            try:
+                read = known.read_text().splitlines()
+            except OSError:  # another process has just deleted it, to make room
+                continue
+            if target.stem == f"{begin}_{_state(read, source, roots)}" and _in_use(target):
                 _in_use(known)
                 return target
         with tempfile.TemporaryDirectory(prefix=".compiling-", dir=compiled_folder()) as folder:
@@ -240,8 +244,9 @@ def _whole(target: Path, name: str) -> Iterator[Path]:
 @contextlib.contextmanager
 def _alone(name: str) -> Iterator[None]:
     """A context that one process and one thread at a time can enter, if the file system supports locks."""
-    with (compiled_folder() / f".{name}.lock").open("w") as lock:
-        with contextlib.suppress(OSError):
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):  # no locks there, or the folder is another user's
+            lock = held.enter_context((compiled_folder() / f".{name}.lock").open("w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
