@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ctrlab.distributed.simulator import constants
+from ctrlab.distributed.simulator import constants, published
 from ctrlab.distributed.simulator.model import Distinct, line_through
-from studies.published import cases as published
 
 RECORD = json.loads((Path(__file__).parents[2] / "data" / "measurements" / "simulator.json").read_text())
 

@@ -5,13 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from ctrlab.distributed.simulator import constants, surface
+from ctrlab.distributed.simulator import constants, published, surface
 from ctrlab.distributed.simulator.check import Fitted, Setting, fit
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
 from ctrlab.distributed.simulator.model import Distinct, Model, line_through
 from ctrlab.distributed.simulator.step import all_reduce, all_to_all, step
 from ctrlab.errors import CtrlabError
-from studies.published import cases as published
 from studies.simulator import measure
 
 NEAR = Link(1e-5, 1e-9)

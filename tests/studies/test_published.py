@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ctrlab.distributed.simulator import constants
+from ctrlab.distributed.simulator import constants, published
 from ctrlab.distributed.simulator.surface import best, over_bandwidth, over_dense, speedup, wider
 from ctrlab.errors import CtrlabError
 from studies.app import app
-from studies.published import cases as published
 
 CASES = {case.says: case for case in published.cases()}
 MISSED = {

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ctrlab.distributed.simulator import constants
+from ctrlab.distributed.simulator import constants, published
 from ctrlab.embedding import analysis
 from studies.app import app
-from studies.published import cases as published
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/several_workers.md").read_text()

@@ -18,7 +18,7 @@ import numpy as np
 from ctrlab.lessons.topics.more_workers.checks import reference_ring
 
 from ctrlab.distributed.plan import Task, plan
-from ctrlab.distributed.simulator import aws, check, measure
+from ctrlab.distributed.simulator import aws, check, measure, published  # noqa: F401 (the lesson asks for its cases)
 from ctrlab.distributed.simulator.check import Checked, Errors
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
 from ctrlab.distributed.simulator.measure import Job

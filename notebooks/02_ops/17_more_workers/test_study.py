@@ -11,13 +11,13 @@ from ctrlab.lessons.topics.more_workers import test_checks as checks
 from ctrlab.lessons.topics.more_workers.checks import reference_ring
 from ctrlab.lessons.topics.more_workers.test_checks import fewest_workers, ring_seconds
 
+from ctrlab.distributed.simulator import published
 from ctrlab.distributed.simulator.check import Checked, Fitted, Setting
 from ctrlab.distributed.simulator.cluster import Host
 from ctrlab.distributed.simulator.model import Distinct, Model
 from ctrlab.distributed.simulator.null import Null
 from ctrlab.distributed.simulator.step import step
 from ctrlab.lessons import notebook, places
-from studies.published import cases as published
 
 MODEL = Model(5e5, 0.005, 2e-5, dim=16, distinct=Distinct.zipf(1e6, 1.05, 40), reductions=15)
 COUNTED = Distinct((64.0, 1_024.0, 16_384.0), (2_729.0, 24_680.0, 117_464.0), 1.3e6)
