@@ -30,7 +30,7 @@ ARGUMENTS = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # an event loop runs in this thread until it ends
 def chromium():
     if not CHROMIUM:
         pytest.skip("no Chromium was found: install it, or set CTRLAB_CHROMIUM to its path, to run the browser test")
@@ -41,7 +41,7 @@ def chromium():
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def jupyter(chromium, tmp_path_factory):
     """A running server: `work`, its folder, and `url(path)`, the address of a notebook in it."""
     work = tmp_path_factory.mktemp("work")
