@@ -89,7 +89,8 @@ def test_no_lesson_imports_a_study():
     assert files and [p for p in files if re.search(r"(from|import) studies\b", p.read_text(encoding="utf-8"))] == []
 
 
-def test_a_study_imports_no_lesson(whole):
+def test_a_study_imports_nothing_that_lessons_share(whole):
+    """It may import what lies in the folder of one lesson, `ctrlab.lessons.topics.<topic>`, which is no module of the package."""
     studies = {module: used for module, used in whole.items() if is_study(module)}
     assert [module for module, used in studies.items() if any(package_of(other) == "lessons" for other in used)] == []
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ctrlab.cli.app import JsonOption, console, require_files, write_json
 
 if TYPE_CHECKING:
-    from ctrlab.distributed.simulator.published import Range
+    from ctrlab.lessons.topics.more_workers.published import Range
 
 WEIGHTS = (1e6, 3e6, 4e6, 1e7, 3e7, 1e8)
 """Numbers of dense weights for which a conclusion's batches are shown."""
@@ -21,10 +21,11 @@ def command(json_path: JsonOption = None) -> None:
     - `ctrlab bench published`
     """
     require_files(json_path)
-    from ctrlab.distributed.simulator import published
-    from ctrlab.distributed.simulator.aws import aws_cluster, aws_model
-    from ctrlab.distributed.simulator.constants import V100
-    from ctrlab.distributed.simulator.surface import over_dense
+    from ctrlab.lessons.topics.more_workers import published
+    from ctrlab.lessons.topics.more_workers.aws import aws_cluster, aws_model
+    from ctrlab.lessons.topics.more_workers.constants import V100
+    from ctrlab.lessons.topics.more_workers.surface import over_dense
+
     from ctrlab.profiling.report import Part, Report
 
     cases, ranges, flips = published.cases(), published.ranges(), published.flips(WEIGHTS)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from ctrlab.cli.app import JsonOption, ModelArgument, ProfileOption, console, import_tensorflow, require_files, write_json
 
 if TYPE_CHECKING:
-    from ctrlab.distributed.simulator.measure import Parts
+    from ctrlab.lessons.topics.more_workers.one_process import Parts
+
     from ctrlab.profiling.report import Report
 
 

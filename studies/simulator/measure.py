@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
+from ctrlab.lessons.topics.more_workers.one_process import Job, Launches, Parts, counted, step_seconds
 
 from ctrlab import data, profiles
 from ctrlab.distributed import require
-from ctrlab.distributed.simulator.measure import Job, Launches, Parts, counted, step_seconds
 from ctrlab.models import build
 from ctrlab.profiling.timing import measure
 from ctrlab.training.step import gradients_of

@@ -12,7 +12,8 @@ from ctrlab.cli.app import JsonOption, console, import_tensorflow, require_files
 from ctrlab.errors import BadData
 
 if TYPE_CHECKING:
-    from ctrlab.distributed.simulator.check import Checked
+    from ctrlab.lessons.topics.more_workers.fitting import Checked
+
     from ctrlab.profiling.report import Report
 
 
@@ -33,7 +34,7 @@ def command(
     """
     require_files(json_path)
     import_tensorflow()
-    from ctrlab.distributed.simulator.check import check
+    from ctrlab.lessons.topics.more_workers.fitting import check
 
     of, others = read(record), read(held_out)
     found = check(of.measured, of.alone, others.measured, rate, cores)
@@ -71,7 +72,7 @@ def _settings(found: Checked) -> list[list[str]]:
 
 
 def _errors(found: Checked) -> list[list[str]]:
-    from ctrlab.distributed.simulator.check import Errors
+    from ctrlab.lessons.topics.more_workers.fitting import Errors
 
     lines = []
     kinds = {"fitted": (found.used, found.null_used), "held out": (found.held_out, found.null_held_out)}
@@ -99,12 +100,13 @@ def _constants(found: Checked) -> Iterator[str]:
 
 
 def read(path: Path):
-    """The first record of a file, `ctrlab.distributed.simulator.measured.Found`.
+    """The first record of a file, `ctrlab.lessons.topics.more_workers.measured.Found`.
 
     Raises:
         BadData: the file holds no record, or none of several workers.
     """
-    from ctrlab.distributed.simulator.measured import Found
+    from ctrlab.lessons.topics.more_workers.measured import Found
+
     from ctrlab.profiling import records
 
     first, *_ = records.read(path)

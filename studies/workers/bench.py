@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
+from ctrlab.lessons.topics.more_workers.measured import Found, Measured
+from ctrlab.lessons.topics.more_workers.one_process import Job
+from ctrlab.lessons.topics.more_workers.traffic import Traffic
+
 from ctrlab.distributed.place import Place, threads_of
-from ctrlab.distributed.simulator.measure import Job
-from ctrlab.distributed.simulator.measured import Found, Measured
-from ctrlab.distributed.traffic import Traffic
 from ctrlab.profiling.processes import Worker
 from ctrlab.profiling.timing import paired
 from studies.processes import command_of

@@ -43,8 +43,9 @@ def command(
     sizes = {"--workers": _numbers("--workers", workers, 2), "--batches": _numbers("--batches", batches, 1)}
     speeds = _numbers("--rates", rates, 1)
     import_tensorflow()
+    from ctrlab.lessons.topics.more_workers.one_process import Job
+
     from ctrlab import optimizations as ladder
-    from ctrlab.distributed.simulator.measure import Job
     from ctrlab.profiles import current
     from ctrlab.profiling.progress import track
     from ctrlab.profiling.records import record

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ctrlab.distributed.simulator.measured import Found, Measured
+from ctrlab.lessons.topics.more_workers.measured import Found, Measured
+
 from ctrlab.profiling.markdown import interval, number, percent
 from ctrlab.profiling.records import found_in
 from ctrlab.profiling.report import Part, Report

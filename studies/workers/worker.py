@@ -13,11 +13,11 @@ from __future__ import annotations
 import itertools
 
 import tensorflow as tf
+from ctrlab.lessons.topics.more_workers.one_process import Job
+from ctrlab.lessons.topics.more_workers.traffic import least
 
 from ctrlab.data.dealing import borders
 from ctrlab.distributed.cluster import join
-from ctrlab.distributed.simulator.measure import Job
-from ctrlab.distributed.traffic import least
 from ctrlab.models import build
 from ctrlab.profiling.processes import serve
 from ctrlab.profiling.timing import timed

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
-from ctrlab.distributed.simulator.model import Distinct, Model, line_through
+from ctrlab.distributed.simulator.model import Distinct, Model
 from ctrlab.distributed.simulator.step import all_reduce, all_to_all, sent, step
 from ctrlab.errors import CtrlabError
 
@@ -154,9 +154,3 @@ def test_beyond_what_was_counted_nothing_is_said_of_an_unknown_vocabulary():
     assert step(model, NODES, np.array([1, 4]), 40_000).seconds[0] == pytest.approx(0.04)
     with pytest.raises(CtrlabError, match="at most 10000; received 20000 at index 1"):
         step(model, NODES, np.array([1, 2]), 40_000)
-
-
-def test_a_line_is_fitted_relative_to_the_times():
-    assert line_through({100: [0.3, 0.3, 9.0], 1_000: [2.1]}) == pytest.approx((0.1, 2e-3))
-    assert line_through({100: [1.0], 200: [3.0]})[0] == 0.0
-    assert line_through({100: [2.0], 200: [1.0]})[1] == 0.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from ctrlab.lessons.topics.more_workers.measured import Found as Steps
+from ctrlab.lessons.topics.more_workers.measured import Measured
+from ctrlab.lessons.topics.more_workers.traffic import Traffic
 
-from ctrlab.distributed.simulator.measured import Found as Steps
-from ctrlab.distributed.simulator.measured import Measured
-from ctrlab.distributed.traffic import Traffic
 from ctrlab.fleet.allocation import POLICIES
 from ctrlab.fleet.curve import ServiceCurve
 from ctrlab.fleet.experiment import Experiment

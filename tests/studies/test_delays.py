@@ -6,12 +6,12 @@ from functools import partial
 
 import numpy as np
 import pytest
+from ctrlab.lessons.topics.more_workers.one_process import Job
 from relay import Relay
 
 from ctrlab.distributed.launch import free_ports
 from ctrlab.distributed.place import Place, threads_of
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
-from ctrlab.distributed.simulator.measure import Job
 from ctrlab.distributed.simulator.model import Model
 from ctrlab.distributed.simulator.step import step
 from ctrlab.profiling.processes import Worker

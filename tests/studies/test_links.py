@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ctrlab.lessons.topics.more_workers import traffic
+from ctrlab.lessons.topics.more_workers.fitting import FRAME, PADDING
+from ctrlab.lessons.topics.more_workers.measured import Found
+from ctrlab.lessons.topics.more_workers.one_process import Job
 from local_workers import run_workers
 from relay import Relay
 
 from ctrlab import build, data
-from ctrlab.distributed import traffic
 from ctrlab.distributed.launch import free_ports
-from ctrlab.distributed.simulator.check import FRAME, PADDING
-from ctrlab.distributed.simulator.measure import Job
-from ctrlab.distributed.simulator.measured import Found
 from ctrlab.embedding.initial_values import hash_keys
 from ctrlab.errors import CtrlabError
 from studies.workers.bench import bench

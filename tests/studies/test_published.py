@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from ctrlab.lessons.topics.more_workers import constants, published
+from ctrlab.lessons.topics.more_workers.surface import best, over_bandwidth, over_dense, speedup, wider
 from typer.testing import CliRunner
 
-from ctrlab.distributed.simulator import constants, published
-from ctrlab.distributed.simulator.surface import best, over_bandwidth, over_dense, speedup, wider
 from ctrlab.errors import CtrlabError
 from studies.app import app
 

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from ctrlab.lessons.topics.more_workers.one_process import Parts
 from rich.console import Console
 
-from ctrlab.distributed.simulator.measure import Parts
 from studies.simulator import measure
 from studies.simulator.command import report
 

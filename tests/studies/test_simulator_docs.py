@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+from ctrlab.lessons.topics.more_workers import constants, published
 from typer.testing import CliRunner
 
-from ctrlab.distributed.simulator import constants, published
 from ctrlab.embedding import analysis
 from studies.app import app
 

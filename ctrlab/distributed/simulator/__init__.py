@@ -1,4 +1,4 @@
-"""Simulates the time of a step of many workers from its parts, and finds where more workers no longer shorten it.
+"""Simulates the time of a step of many workers from its parts.
 
     step = compute + launches + copies + reduce + exchange
 
@@ -9,6 +9,8 @@
     exchange    ids to the workers that have their rows, rows back, their gradients again: all-to-all
 
 No part is hidden behind computing: `ctrlab bench workers` finds that a link's seconds add to the step. It is plain arithmetic on
-NumPy arrays; `constants` has numbers to begin with, each with its source. A message of n bytes takes alpha + beta n seconds on a
-link: Hockney, "The communication challenge for MPP", 1994.
+NumPy arrays. A message of n bytes takes alpha + beta n seconds on a link: Hockney, "The communication challenge for MPP", 1994.
+
+`ctrlab workers plan` uses it. Numbers of published clusters, the fit to measured steps, and the fastest number of workers lie in
+notebooks/02_ops/17_more_workers.
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -152,28 +151,3 @@ class Model(Plain):
         names = (field.name for field in fields(self) if field.name not in ("distinct", "sharded"))
         require.attributes("A model", self, **{name: least.get(name, 0.0) for name in names})
         require.kinds("A model", self, distinct=Distinct, sharded=bool)
-
-
-def line_through(seconds: dict[int, Sequence[float]]) -> tuple[float, float]:
-    """(fixed, per_example) of the line with the least squared relative error through the median times, none below 0.
-
-    Args:
-        seconds: {examples: measured seconds of such steps}.
-    Raises:
-        CtrlabError: there are fewer than two numbers of examples, one has no times, or a number is not finite and above 0.
-    """
-    if len(seconds) < 2 or not all(map(np.size, seconds.values())):
-        raise CtrlabError(
-            "A line is fitted to times of at least two batch sizes; received "
-            f"{ {examples: np.size(times) for examples, times in seconds.items()} } times by examples."
-        )
-    sizes = require.numbers("A line's batch sizes", list(seconds), 0, above=True)
-    times = {size: require.numbers(f"Seconds of {size} examples", of, 0, above=True) for size, of in seconds.items()}
-    medians = np.array([np.median(of) for of in times.values()])
-    columns = np.stack([np.ones(len(seconds)), sizes], 1) / medians[:, None]
-    (fixed, per_example), *_ = np.linalg.lstsq(columns, np.ones(len(seconds)), rcond=None)
-    if fixed < 0:
-        fixed, per_example = 0.0, columns[:, 1].sum() / np.sum(columns[:, 1] ** 2)
-    elif per_example < 0:
-        fixed, per_example = columns[:, 0].sum() / np.sum(columns[:, 0] ** 2), 0.0
-    return float(fixed), float(per_example)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
+from ctrlab.lessons.topics.more_workers.fitting import Checked
 from ctrlab.lessons.topics.more_workers.study import MOST, WITHIN
 
-from ctrlab.distributed.simulator.check import Checked
 from ctrlab.lessons.outcome import plain
 from ctrlab.profiling import colours
 from ctrlab.profiling.charts.style import figure

@@ -10,7 +10,8 @@ import numpy as np
 
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons.check import CheckFailed
-from ctrlab.lessons.exercise import Exercise, NoLoop
+from ctrlab.lessons.exercise import Exercise
+from ctrlab.lessons.limits import NoLoop
 
 STEPS = "three workers take four steps: count those of W workers, and the bytes that one of them sends in one step"
 ARRAYS = "use +, -, * and / on whole arrays: no loop and no `if` about the number of workers"

@@ -15,17 +15,17 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from ctrlab.lessons.topics.more_workers import aws, fitting, one_process, published  # noqa: F401 (the lesson asks for its cases)
 from ctrlab.lessons.topics.more_workers.checks import reference_ring
+from ctrlab.lessons.topics.more_workers.fitting import Checked, Errors, line_through
+from ctrlab.lessons.topics.more_workers.measured import Found
+from ctrlab.lessons.topics.more_workers.one_process import Job
+from ctrlab.lessons.topics.more_workers.surface import over_bandwidth
 
 from ctrlab.distributed.plan import Task, plan
-from ctrlab.distributed.simulator import aws, check, measure, published  # noqa: F401 (the lesson asks for its cases)
-from ctrlab.distributed.simulator.check import Checked, Errors
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
-from ctrlab.distributed.simulator.measure import Job
-from ctrlab.distributed.simulator.measured import Found
-from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model, line_through
+from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model
 from ctrlab.distributed.simulator.step import links, step
-from ctrlab.distributed.simulator.surface import over_bandwidth
 from ctrlab.lessons import places
 from ctrlab.profiles import Profile
 from ctrlab.profiling.records import found_in, read
@@ -73,7 +73,7 @@ def recorded(name: str) -> Found:
 def checked() -> Checked:
     """The simulator against recorded steps of real workers over slow links."""
     of = recorded("workers_fitted")
-    return check.check(of.measured, of.alone, recorded("workers_held_out").measured, HELD_RATE, CORES)
+    return fitting.check(of.measured, of.alone, recorded("workers_held_out").measured, HELD_RATE, CORES)
 
 
 def model_of(fixed: float, per_example: float, distinct: Distinct) -> Model:
@@ -96,9 +96,9 @@ class Measured:
     def __init__(self, profile: Profile):
         job = Job(NAME, ["all"], "hashed", profile.name, 2021)
         examples = EXAMPLES.get(profile.name, MOST_EXAMPLES)
-        self.seconds = dict(zip(examples, measure.step_seconds(job, examples)))
+        self.seconds = dict(zip(examples, one_process.step_seconds(job, examples)))
         self.fixed, self.per_example = line_through(self.seconds)
-        self.model = model_of(self.fixed, self.per_example, measure.counted(job))
+        self.model = model_of(self.fixed, self.per_example, one_process.counted(job))
 
     def line(self, examples: int) -> dict[str, float]:
         """Measured milliseconds per step, and those of the line."""
@@ -192,7 +192,7 @@ def held_out(ring: Ring) -> Errors:
 
 def recorded_worker() -> Model:
     """A worker whose steps are recorded, so that results about it are the same on every machine."""
-    parts = found_in(measure.Parts, read(records("simulator"))[0])
+    parts = found_in(one_process.Parts, read(records("simulator"))[0])
     return model_of(*parts.line, parts.distinct)
 
 

@@ -5,17 +5,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from ctrlab.lessons.topics.more_workers import charts, study
+from ctrlab.lessons.topics.more_workers import charts, published, study
 from ctrlab.lessons.topics.more_workers import figures as bars
 from ctrlab.lessons.topics.more_workers import test_checks as checks
 from ctrlab.lessons.topics.more_workers.checks import reference_ring
+from ctrlab.lessons.topics.more_workers.fitting import Checked, Fitted, Setting
+from ctrlab.lessons.topics.more_workers.null import Null
 from ctrlab.lessons.topics.more_workers.test_checks import fewest_workers, ring_seconds
 
-from ctrlab.distributed.simulator import published
-from ctrlab.distributed.simulator.check import Checked, Fitted, Setting
 from ctrlab.distributed.simulator.cluster import Host
 from ctrlab.distributed.simulator.model import Distinct, Model
-from ctrlab.distributed.simulator.null import Null
 from ctrlab.distributed.simulator.step import step
 from ctrlab.lessons import notebook, places
 
@@ -240,8 +239,8 @@ def test_a_worker_is_measured_and_the_rest_is_the_checked_model(monkeypatch):
     known = study.checked().fitted.model
     slow = 2 * (known.fixed + 512 * known.per_example)  # of 512 examples, so that this machine is half as fast
     half = slow / 2
-    monkeypatch.setattr(study.measure, "step_seconds", lambda _, examples: [(half * (1 + n / 512),) * 3 for n in examples])
-    monkeypatch.setattr(study.measure, "counted", lambda job: MODEL.distinct)
+    monkeypatch.setattr(study.one_process, "step_seconds", lambda _, examples: [(half * (1 + n / 512),) * 3 for n in examples])
+    monkeypatch.setattr(study.one_process, "counted", lambda job: MODEL.distinct)
     measured = study.Measured(SimpleNamespace(name="tiny"))
     assert (measured.fixed, measured.per_example) == pytest.approx((slow / 2, slow / 1_024))
     expected = replace(known, fixed=measured.fixed, per_example=measured.per_example, distinct=MODEL.distinct)

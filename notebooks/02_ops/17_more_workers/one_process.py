@@ -14,10 +14,12 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ctrlab.lessons.topics.more_workers.fitting import line_through
+from ctrlab.lessons.topics.more_workers.traffic import least
+
 from ctrlab import profiles, whole_batch
 from ctrlab.distributed import require
-from ctrlab.distributed.simulator.model import Distinct, line_through
-from ctrlab.distributed.traffic import least
+from ctrlab.distributed.simulator.model import Distinct
 from ctrlab.models import MODELS, build
 from ctrlab.plain import Plain
 from ctrlab.profiling.timing import compare

@@ -16,18 +16,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from ctrlab.lessons.topics.more_workers.null import Null
 from scipy.optimize import nnls
 
 from ctrlab.distributed import require
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
-from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model, line_through
-from ctrlab.distributed.simulator.null import Null
+from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model
 from ctrlab.distributed.simulator.step import step
 from ctrlab.errors import CtrlabError
 from ctrlab.plain import Plain
 
 if TYPE_CHECKING:
-    from ctrlab.distributed.simulator.measured import Measured
+    from ctrlab.lessons.topics.more_workers.measured import Measured
 
 FRAME = 1514 / 1448
 """Bytes of an Ethernet frame divided by the bytes that TCP carries in it."""
@@ -180,6 +180,31 @@ def _model(measured: Sequence[Measured], alone: Sequence[Measured]) -> Model:
     several = {"reductions": measured[0].reduces, "exchanges": measured[0].exchanges, "padding": PADDING}
     distinct = Distinct(*(tuple(map(float, each)) for each in zip(*counts)))
     return Model(float(dense), fixed, per_example, dim=row_bytes / FLOAT, id_bytes=id_bytes, distinct=distinct, **several)
+
+
+def line_through(seconds: dict[int, Sequence[float]]) -> tuple[float, float]:
+    """(fixed, per_example) of the line with the least squared relative error through the median times, none below 0.
+
+    Args:
+        seconds: {examples: measured seconds of such steps}.
+    Raises:
+        CtrlabError: there are fewer than two numbers of examples, one has no times, or a number is not finite and above 0.
+    """
+    if len(seconds) < 2 or not all(map(np.size, seconds.values())):
+        raise CtrlabError(
+            "A line is fitted to times of at least two batch sizes; received "
+            f"{ {examples: np.size(times) for examples, times in seconds.items()} } times by examples."
+        )
+    sizes = require.numbers("A line's batch sizes", list(seconds), 0, above=True)
+    times = {size: require.numbers(f"Seconds of {size} examples", of, 0, above=True) for size, of in seconds.items()}
+    medians = np.array([np.median(of) for of in times.values()])
+    columns = np.stack([np.ones(len(seconds)), sizes], 1) / medians[:, None]
+    (fixed, per_example), *_ = np.linalg.lstsq(columns, np.ones(len(seconds)), rcond=None)
+    if fixed < 0:
+        fixed, per_example = 0.0, columns[:, 1].sum() / np.sum(columns[:, 1] ** 2)
+    elif per_example < 0:
+        fixed, per_example = columns[:, 0].sum() / np.sum(columns[:, 0] ** 2), 0.0
+    return float(fixed), float(per_example)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ctrlab.distributed.traffic import Traffic
+from ctrlab.lessons.topics.more_workers.traffic import Traffic
+
 from ctrlab.plain import Plain
 from ctrlab.profiling.timing import Interval
 

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from ctrlab.lessons.topics.more_workers.fitting import PADDING, Errors, Fitted, Setting, check, fit, line_through
+from ctrlab.lessons.topics.more_workers.null import Null
 from typer.testing import CliRunner
 
-from ctrlab.distributed.simulator.check import PADDING, Errors, Fitted, Setting, check, fit
 from ctrlab.distributed.simulator.cluster import Host
 from ctrlab.distributed.simulator.model import Distinct, Model
-from ctrlab.distributed.simulator.null import Null
 from ctrlab.errors import CtrlabError
 from studies.app import app
 
-RECORDS = Path(__file__).parents[2] / "data" / "measurements"
+RECORDS = Path(__file__).parents[3] / "data" / "measurements"
 DISTINCT = Distinct((128.0, 256.0, 512.0, 1_024.0), (4_000.0, 7_000.0, 12_000.0, 20_000.0))
 KNOWN = Fitted(
     Model(5e5, 0.003, 4e-5, dim=16, id_bytes=4, distinct=DISTINCT, reductions=15, sharing=0.02, per_id=2e-6, padding=PADDING),
@@ -202,3 +202,9 @@ def test_a_held_out_record_without_steps_is_refused(tmp_path):
     (tmp_path / "empty.json").write_text(json.dumps(record | {"measured": []}))
     ran = CliRunner().invoke(app, ["simulator-check", str(RECORDS / "workers_fitted.json"), str(tmp_path / "empty.json")])
     assert ran.exit_code == 1 and "empty.json holds no steps of several workers" in ran.output
+
+
+def test_a_line_is_fitted_relative_to_the_times():
+    assert line_through({100: [0.3, 0.3, 9.0], 1_000: [2.1]}) == pytest.approx((0.1, 2e-3))
+    assert line_through({100: [1.0], 200: [3.0]})[0] == 0.0
+    assert line_through({100: [2.0], 200: [1.0]})[1] == 0.0

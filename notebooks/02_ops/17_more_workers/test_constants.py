@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from ctrlab.lessons.topics.more_workers import constants, published
+from ctrlab.lessons.topics.more_workers.fitting import line_through
 
-from ctrlab.distributed.simulator import constants, published
-from ctrlab.distributed.simulator.model import Distinct, line_through
+from ctrlab.distributed.simulator.model import Distinct
 
-RECORD = json.loads((Path(__file__).parents[2] / "data" / "measurements" / "simulator.json").read_text())
+RECORD = json.loads((Path(__file__).parents[3] / "data" / "measurements" / "simulator.json").read_text())
 
 
 def test_measured_constants_are_those_of_the_record():

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from ctrlab.lessons.topics.more_workers import constants as c
+from ctrlab.lessons.topics.more_workers.aws import BASE, aws_cluster, aws_model, cluster_of, model_of
+from ctrlab.lessons.topics.more_workers.surface import speedup
 
 from ctrlab.distributed import require
-from ctrlab.distributed.simulator import constants as c
-from ctrlab.distributed.simulator.aws import BASE, aws_cluster, aws_model, cluster_of, model_of
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Numbers
 from ctrlab.distributed.simulator.model import FLOAT, Distinct, Model
 from ctrlab.distributed.simulator.step import step
-from ctrlab.distributed.simulator.surface import speedup
 from ctrlab.plain import Plain
 
 AWS = '"Optimizing CTR Model Training on 1B+ Datapoints", AWS, 2024'

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ctrlab.distributed.simulator import constants as c
+from ctrlab.lessons.topics.more_workers import constants as c
+
 from ctrlab.distributed.simulator.cluster import Cluster, Host, Link
 from ctrlab.distributed.simulator.model import FLOPS, Model
 

@@ -23,7 +23,7 @@ from ctrlab.distributed.simulator.cluster import Host
 from ctrlab.plain import Plain
 
 if TYPE_CHECKING:
-    from ctrlab.distributed.simulator.measured import Measured
+    from ctrlab.lessons.topics.more_workers.measured import Measured
 
 
 @dataclass(frozen=True)
