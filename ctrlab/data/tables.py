@@ -16,7 +16,8 @@ from ctrlab.schema import Schema
 def conform(table: pa.Table, schema: Schema, where: str, before: int = 0) -> pa.Table:
     """The table in `arrow_schema(schema)`: selects and orders columns, encodes text with dictionaries, casts numbers.
 
-    Whole numbers in a column of words become their decimal text: 438 and "438" are one word.
+    Whole numbers in a column of words become their decimal text: 438 and "438" are one word. A column without any value may have
+    any type, because Arrow and pandas can't tell what is missing.
 
     Args:
         where: the table's origin, for messages.
@@ -35,6 +36,8 @@ def _column(table: pa.Table, field: pa.Field, schema: Schema, where: str, before
     if field.name not in table.column_names:
         raise BadData(f"{where} has no column {field.name!r}, which {schema.name} needs; it has {', '.join(table.column_names)}.")
     values = _without_null_words(table[field.name])
+    if values.null_count == len(values) and (len(values) or _holds_nothing(values.type)):
+        values = pa.chunked_array([pa.nulls(len(values), field.type)])
     if not _fits(values.type, field.type):
         raise BadData(f"{where}: " + _odd(f"column {field.name!r} of {schema.name}", field.type, values.type))
     column = schema[field.name]
@@ -138,17 +141,21 @@ def _check_numbers(made: pa.ChunkedArray, given: pa.ChunkedArray, column, where:
 
 
 def _fits(type: pa.DataType, target: pa.DataType) -> bool:
-    """Whether values of `type` can be cast: numbers of any width, words plain or encoded, lists of such types, or all null."""
+    """Whether values of `type` can be cast: numbers of any width, words plain or encoded, or lists of such types or of nothing."""
     if pa.types.is_dictionary(type):
         return _fits(type.value_type, target)
     if pa.types.is_dictionary(target):
         return _fits(type, target.value_type)
     if pa.types.is_list(target):
         lists = pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type)
-        return pa.types.is_null(type) or (lists and _fits(type.value_type, target.value_type))
+        return lists and (pa.types.is_null(type.value_type) or _fits(type.value_type, target.value_type))
     if pa.types.is_string(target):
-        return _is_words(type) or pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_null(type)
-    return _is_number(type) or pa.types.is_boolean(type) or pa.types.is_null(type)
+        return _is_words(type) or pa.types.is_integer(type) or pa.types.is_floating(type)
+    return _is_number(type) or pa.types.is_boolean(type)
+
+
+def _holds_nothing(type: pa.DataType) -> bool:
+    return pa.types.is_null(type) or (pa.types.is_dictionary(type) and pa.types.is_null(type.value_type))
 
 
 def _is_words(type: pa.DataType) -> bool:

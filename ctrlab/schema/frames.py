@@ -31,7 +31,7 @@ TAKES = "a pandas DataFrame, an Arrow table, record batches, or a path of a Parq
 
 def table(source, schema: Schema | None = None) -> pa.Table:
     """Makes one Arrow table from a table in any common form. Only two things are converted: NaN of pandas becomes null, and text
-    views of Arrow, which few of its functions take, become text.
+    views and runs of Arrow, which few of its functions take, become the values that they stand for.
 
     A text file does not contain the types of its columns. Columns that hold words by the schema keep the text of the file. If all
     values are whole numbers, they are read as without a schema: 438.0, as pandas writes 438 beside missing numbers, is the word
@@ -53,17 +53,26 @@ def table(source, schema: Schema | None = None) -> pa.Table:
     made = _file(Path(source), schema) if isinstance(source, str | os.PathLike) else _memory(source)
     if twice := sorted({name for name in made.column_names if made.column_names.count(name) > 1}):
         raise BadData(f"Each column has a name of its own; {named(source)} has {', '.join(map(repr, twice))} more than once.")
-    types = [_without_views(kind) for kind in made.schema.types]
-    if types != made.schema.types:
-        made = pa.table([column.cast(kind) for column, kind in zip(made.columns, types)], made.column_names)
-    return made
+    return pa.table([_usual(column) for column in made.columns], made.column_names, metadata=made.schema.metadata)
+
+
+def _usual(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column in a type that Arrow's functions take: without text views and runs."""
+    if pa.types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
+    kind = _without_views(column.type)
+    return column if kind == column.type else column.cast(kind)
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(kind):
         return pa.large_string()
-    if pa.types.is_list(kind) and pa.types.is_string_view(kind.value_type):
-        return pa.list_(pa.large_string())
+    if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
+        return pa.dictionary(pa.int32(), pa.string())
+    if pa.types.is_list(kind):
+        return pa.list_(_without_views(kind.value_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_without_views(kind.value_type))
     return kind
 
 

@@ -84,6 +84,13 @@ def test_missing_values_and_numbers_among_words(model, tmp_path):
     np.testing.assert_array_equal(score(model, chunks), wanted)
 
 
+def test_rows_without_lists_and_a_table_without_rows(model):
+    wanted = score(model, frame(tags=[[]] * 5, hours=[[]] * 5))
+    np.testing.assert_array_equal(score(model, frame(tags=[None] * 5, hours=[None] * 5)), wanted)
+    for empty in (frame()[:0], pd.DataFrame(columns=frame().columns), {name: [] for name in frame().columns}):
+        assert score(model, empty).shape == (0, 1)
+
+
 @pytest.fixture
 def traces(monkeypatch):
     """How often DeepFM's forward pass ran in Python: in a graph, once a trace."""
