@@ -1,4 +1,4 @@
-"""Dedicated cores for a model in a server: the policy "dedicated" of `ctrlab.fleet.allocation`.
+"""Dedicated cores for a model in a server.
 
     dedicated    {"ctr": "0-5"}: requests for ctr run on CPUs 0 to 5, and no other model's do
     the rest     is shared by all other models

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from ctrlab.lessons.topics.share_cores.curve import ServiceCurve
+from ctrlab.lessons.topics.share_cores.real_cores import Ask, measure_curve, run
+from ctrlab.lessons.topics.share_cores.served import CHECKED, MEASURED, loads_of, served
+from ctrlab.lessons.topics.share_cores.simulation import Pool, simulate
 
 from ctrlab.errors import CtrlabError
-from ctrlab.fleet.curve import ServiceCurve
-from ctrlab.fleet.real import Ask, measure_curve, run
-from ctrlab.fleet.served import CHECKED, MEASURED, loads_of, served
-from ctrlab.fleet.simulation import Pool, simulate
 from ctrlab.plain import Plain
 from ctrlab.profiles import current
 from ctrlab.profiling.progress import track

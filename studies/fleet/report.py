@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ctrlab.fleet.allocation import POLICIES
-from ctrlab.fleet.curve import ServiceCurve
+from ctrlab.lessons.topics.share_cores.allocation import POLICIES
+from ctrlab.lessons.topics.share_cores.curve import ServiceCurve
+
 from ctrlab.profiling.markdown import number, percent
 from ctrlab.profiling.report import Part, Report
 from studies.fleet.check import Check, PoolTimes

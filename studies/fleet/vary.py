@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ctrlab.fleet.allocation import POLICIES, most_load
-from ctrlab.fleet.curve import ServiceCurve
-from ctrlab.fleet.experiment import Experiment
+from ctrlab.lessons.topics.share_cores.allocation import POLICIES, most_load
+from ctrlab.lessons.topics.share_cores.curve import ServiceCurve
+from ctrlab.lessons.topics.share_cores.experiment import Experiment
+
 from ctrlab.profiling.progress import track
 
 REQUESTS = 30_000

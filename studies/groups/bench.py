@@ -26,14 +26,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+from ctrlab.lessons.topics.session_groups.one_request import Ask, closed_loop, cpus, exported
 
 from ctrlab.embedding.formats.folder_lock import FolderLock
-from ctrlab.fleet.exported import Ask, Exported, closed_loop, cpus, exported
 from ctrlab.load import arrivals
 from ctrlab.plain import Plain
 from ctrlab.profiles import current
 from ctrlab.profiling.progress import track
 from ctrlab.profiling.timing import now, paired
+from ctrlab.server.exported import Exported
 from ctrlab.serving.versions import hide, new_version
 from studies.groups.splitting import Pools, measure
 

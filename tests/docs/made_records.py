@@ -8,10 +8,10 @@ import numpy as np
 from ctrlab.lessons.topics.more_workers.measured import Found as Steps
 from ctrlab.lessons.topics.more_workers.measured import Measured
 from ctrlab.lessons.topics.more_workers.traffic import Traffic
+from ctrlab.lessons.topics.share_cores.allocation import POLICIES
+from ctrlab.lessons.topics.share_cores.curve import ServiceCurve
+from ctrlab.lessons.topics.share_cores.experiment import Experiment
 
-from ctrlab.fleet.allocation import POLICIES
-from ctrlab.fleet.curve import ServiceCurve
-from ctrlab.fleet.experiment import Experiment
 from ctrlab.server.bench.beside_stock import SIDES, STOCK, SideOnModel
 from studies.fleet.check import Check, PoolTimes
 from studies.groups.bench import LAYOUTS, PROCESSORS, SESSIONS, GroupsFound

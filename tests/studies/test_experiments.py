@@ -3,11 +3,11 @@
 import dataclasses
 
 import pytest
+from ctrlab.lessons.topics.share_cores.allocation import POLICIES, most_load
+from ctrlab.lessons.topics.share_cores.curve import ServiceCurve
+from ctrlab.lessons.topics.share_cores.experiment import Experiment
 
 from ctrlab.errors import CtrlabError
-from ctrlab.fleet.allocation import POLICIES, most_load
-from ctrlab.fleet.curve import ServiceCurve
-from ctrlab.fleet.experiment import Experiment
 from studies.fleet.vary import VARIED, carried
 
 CURVE = ServiceCurve(2e-4, 4e-6)

@@ -4,10 +4,10 @@ import json
 import os
 
 import pytest
+from ctrlab.lessons.topics.share_cores.allocation import POLICIES
+from ctrlab.lessons.topics.share_cores.curve import ServiceCurve
 from typer.testing import CliRunner
 
-from ctrlab.fleet.allocation import POLICIES
-from ctrlab.fleet.curve import ServiceCurve
 from studies.app import app
 from studies.fleet import check
 from studies.fleet import vary as experiments

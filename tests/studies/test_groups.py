@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
+from ctrlab.lessons.topics.session_groups.one_request import closed_loop, exported
 from typer.testing import CliRunner
 
-from ctrlab.fleet.exported import closed_loop, exported
 from ctrlab.serving.graph import OUTPUT, opened
 from ctrlab.serving.processor import Processor
 from studies.app import app

@@ -5,11 +5,11 @@ import time
 
 import numpy as np
 import pytest
+from ctrlab.lessons.topics.session_groups.one_request import closed_loop
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ctrlab.errors import CtrlabError
-from ctrlab.fleet.exported import closed_loop
 from studies.groups.splitting import FITTED, HELD_OUT, Pools, Splitting, fit, measure
 
 SECONDS = st.floats(1e-5, 1.0)

@@ -11,7 +11,7 @@ from ctrlab.lessons.topics.updates.clients import Clients, wait_until_served
 from ctrlab.lessons.topics.updates.update_files import changed_rows
 
 from ctrlab.errors import CtrlabError
-from ctrlab.fleet.exported import json_request
+from ctrlab.server.exported import json_request
 from ctrlab.serving.processor import Reply
 from ctrlab.serving.weights import Moment, write_update
 from ctrlab.training.changes import Changed

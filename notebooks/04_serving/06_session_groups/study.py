@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from ctrlab.lessons.topics.session_groups import one_request
 
-from ctrlab.fleet import exported
 from ctrlab.lessons.recorder import Recorder
 from ctrlab.load import arrivals
 from ctrlab.profiles import Profile
@@ -50,7 +50,7 @@ class Models:
     """Two exported models, and processors for them.
 
     Attributes:
-        light, heavy: `exported.OneRequest`.
+        light, heavy: `one_request.OneRequest`.
     """
 
     def __init__(self, profile: Profile):
@@ -58,8 +58,8 @@ class Models:
         self._seconds, self._rounds = (0.3, 3) if quick else (2.0, 5)
         self._due: np.ndarray | None = None  # the same requests for all layouts
         with contextlib.ExitStack() as held:
-            self.light = held.enter_context(exported.exported(LIGHT, ROWS // 10, "all", profile.name))
-            self.heavy = held.enter_context(exported.exported(HEAVY, ROWS, "all", profile.name))
+            self.light = held.enter_context(one_request.exported(LIGHT, ROWS // 10, "all", profile.name))
+            self.heavy = held.enter_context(one_request.exported(HEAVY, ROWS, "all", profile.name))
             self._held = held.pop_all()
 
     def opened(self, **configuration) -> dict[str, Ask]:
@@ -82,7 +82,7 @@ class Models:
     def per_second(self, asks: Mapping[str, Ask], callers: int | None = None) -> dict[str, list[float]]:
         """{way: answers per second, one number per round}; by default with one caller per CPU."""
         return paired(
-            {way: lambda ask=ask: exported.closed_loop(ask, self._seconds, callers) for way, ask in asks.items()},
+            {way: lambda ask=ask: one_request.closed_loop(ask, self._seconds, callers) for way, ask in asks.items()},
             range(self._rounds),
         )
 
@@ -95,7 +95,7 @@ class Models:
 
     def _cpu(self, ask: Ask) -> float:
         before, begun = time.process_time(), now()
-        answered = exported.closed_loop(ask, self._seconds / 3)
+        answered = one_request.closed_loop(ask, self._seconds / 3)
         return (time.process_time() - before) / (answered * (now() - begun))
 
     def p99(self, layouts: Mapping[str, Mapping[str, Ask]], beside: bool, chart=None) -> dict[str, float]:

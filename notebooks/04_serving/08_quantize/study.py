@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from ctrlab import serving
-from ctrlab.fleet.exported import json_request
 from ctrlab.profiles import Profile
+from ctrlab.server.exported import json_request
 from ctrlab.serving import quantization, weights
 from ctrlab.serving import rows as formats
 from ctrlab.serving.processor import Processor

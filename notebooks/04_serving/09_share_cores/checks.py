@@ -11,6 +11,7 @@ import numpy as np
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.exercise import Exercise
+from ctrlab.lessons.limits import Stated
 
 HEAP = "keep the moments at which cores get free in a heap: heapq.heapreplace takes the first and puts the new one in"
 RULE = "halve the range of n: if p99(n) holds, fewer may be enough, else more are needed"
@@ -198,6 +199,7 @@ CHECKS = {
         reference=reference_latencies,
         given=counted,
         compare=right_and_few_compared,
+        limits=[Stated("at most 4 + 3 log2(cores + 1) comparisons of moments per request, rounded up: 28 for 128 cores")],
         run_it=HEAP,
     ),
     2: Exercise(
@@ -205,6 +207,7 @@ CHECKS = {
         cases=lambda rng: ((case, Trial(table), *others) for case, table, *others in _machines(rng)),
         reference=lambda trial, limit, busy, cores: reference_cores(trial.p99, limit, busy, cores),
         compare=fewest_and_few_asked,
+        limits=[Stated("at most log2(cores) + 1 calls of `p99`, rounded up, each for another n")],
         run_it=RULE,
     ),
 }

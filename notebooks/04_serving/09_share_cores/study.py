@@ -1,7 +1,7 @@
 """A machine of many cores that serves a main model and its A/B variants, for the lesson on sharing cores.
 
 Service times come from curves that are measured on a core of this machine. Queues are the learner's own function. Cores slow each
-other down by as much as on average: the busier the machine is, the longer each request takes. `ctrlab.fleet.simulation` has that,
+other down by as much as on average: the busier the machine is, the longer each request takes. `simulation` has that,
 and cold caches, from moment to moment.
 """
 
@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from ctrlab.lessons.topics.share_cores import allocation, real_cores, served
+from ctrlab.lessons.topics.share_cores.curve import Load, ServiceCurve
+from ctrlab.lessons.topics.share_cores.experiment import Experiment
+from ctrlab.lessons.topics.share_cores.simulation import WARM_UP, Pool, arrivals_of
 
-from ctrlab.fleet import allocation, real, served
-from ctrlab.fleet.allocation import chance_to_wait
-from ctrlab.fleet.curve import Load, ServiceCurve
-from ctrlab.fleet.experiment import Experiment
-from ctrlab.fleet.simulation import WARM_UP, Pool, arrivals_of
+from ctrlab.load.erlang import chance_to_wait
 from ctrlab.profiles import Profile
 
 MICROS = 1e6
@@ -63,7 +63,7 @@ class Measured:
 
     def _curve(self, model: str, other: str, profile: Profile) -> ServiceCurve:
         asks, repetitions = self._asks, 10 * profile.repetitions
-        return undisturbed(real.measure_curve(asks[model], served.MEASURED, other=asks[other], repetitions=repetitions))
+        return undisturbed(real_cores.measure_curve(asks[model], served.MEASURED, other=asks[other], repetitions=repetitions))
 
     def took(self, candidates: int, others_busy: float) -> dict[str, float]:
         """{curve: microseconds of a request} on a core beside others, of which this share is busy."""
@@ -89,7 +89,7 @@ class Measured:
         curves = {MAIN: self.main.beside(BUSY), VARIANT: self.variant.beside(BUSY)}
         loads = served.loads_of(curves, BUSY, apart=not together)
         pools = [Pool(2, (MAIN, VARIANT))] if together else [Pool(1, (MAIN,)), Pool(1, (VARIANT,))]
-        took = real.run(pools, loads, self._asks, seconds=self._seconds)
+        took = real_cores.run(pools, loads, self._asks, seconds=self._seconds)
         made = Machine(loads, 2, MOST_REQUESTS).simulated(latencies, pools, BUSY)
         means = {model: np.median([part.mean() for part in np.array_split(took[model], PARTS)]) for model in loads}
         return {model: float(np.mean(made[model]) / MICROS / means[model]) for model in loads}

@@ -6,13 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from ctrlab.lessons.topics.share_cores import study
+from ctrlab.lessons.topics.share_cores import allocation, study
+from ctrlab.lessons.topics.share_cores.curve import ServiceCurve
+from ctrlab.lessons.topics.share_cores.experiment import Experiment
+from ctrlab.lessons.topics.share_cores.simulation import Pool, simulate
 from ctrlab.lessons.topics.share_cores.study import Machine
-
-from ctrlab.fleet import allocation
-from ctrlab.fleet.curve import ServiceCurve
-from ctrlab.fleet.experiment import Experiment
-from ctrlab.fleet.simulation import Pool, simulate
 
 MAIN, VARIANT = ServiceCurve(1e-3, 1e-5, spread=(0.8, 1.0, 1.2)), ServiceCurve(2e-3, 0.0)
 

@@ -23,13 +23,11 @@ from ctrlab.lessons.topics.fleet.deliveries import Broken, Deliver, Late, Life, 
 from ctrlab.lessons.topics.fleet.servers import Instance, Servers, State
 
 from ctrlab.errors import CtrlabError
-from ctrlab.fleet.allocation import predicted
-from ctrlab.fleet.curve import Load, ServiceCurve
-from ctrlab.fleet.exported import Exported
-from ctrlab.load import arrivals, client
+from ctrlab.load import arrivals, client, erlang
 from ctrlab.load.answers import HttpAnswer
 from ctrlab.load.connection import Connection, NoAnswer
 from ctrlab.profiles import Profile
+from ctrlab.server.exported import Exported
 from ctrlab.serving.version_labels import set_label
 
 ArmOf = Callable[[str, str, Mapping[str, float]], str]
@@ -91,9 +89,8 @@ def instances_needed(work: float, limit: float, away: int) -> int:
     Raises:
         CtrlabError: no number of instances is enough.
     """
-    load = Load(ServiceCurve(1.0, 0.0, spread=SPREAD), work, (1,), limit)
     for count in range(1, MOST_INSTANCES):
-        if predicted(load, count) <= limit:
+        if erlang.percentile(np.array(SPREAD), work, count) <= limit:
             return count + away
     raise CtrlabError(f"A limit is longer than the slowest call alone, {SPREAD[-1]} here; received {limit}.")
 

@@ -5,68 +5,31 @@
     dedicated    the first model, which has most of the traffic, has as many cores of its own as it needs; the others, its A/B
                  variants, share the rest
 
-Queueing theory gives the number of cores that a model needs. Let a load keep c of n cores busy. A request then waits with
-probability C, by Erlang's formula, and the waiting time is about exponentially distributed. Allen and Cunneen scale its mean by
-the variation of the service times:
-
-    P(wait > t) = C(n, c) exp(-t / W),    W = s (1 + v) / (2 (n - c)),    s: the mean service time, v: its squared variation
-
-Source: Allen, "Probability, Statistics, and Queueing Theory", 1990. The policy "dedicated" is metaapp's on DeepRec.
+Queueing theory gives the cores that a model needs: `ctrlab.load.erlang`. The policy "dedicated" is metaapp's on DeepRec.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
+from ctrlab.lessons.topics.share_cores.curve import Load
+from ctrlab.lessons.topics.share_cores.simulation import Pool, simulate
 
 from ctrlab.errors import CtrlabError, choose
-from ctrlab.fleet.curve import Load
-from ctrlab.fleet.simulation import Pool, simulate
+from ctrlab.load import erlang
 
 PERCENT = 99.0
 """This percentage of the requests must be answered within the limit."""
 HALVINGS = 6
 """How often the search for the greatest load halves its range: the result is within 2 %."""
-DIGITS = 30
-"""Number of binary digits to which a predicted time is computed."""
-
-
-def chance_to_wait(cores: int, busy: float) -> float:
-    """Erlang's C: the probability that all `cores` are busy when a request comes, if the load keeps `busy` of them busy."""
-    if busy >= cores:
-        return 1.0
-    if busy <= 0:
-        return 0.0
-    blocked = 1.0  # Erlang's B, by recursion over the cores: no factorial overflows
-    for n in range(1, cores + 1):
-        blocked = busy * blocked / (n + busy * blocked)
-    return blocked / (1 - busy / cores * (1 - blocked))
 
 
 def predicted(load: Load, cores: int) -> float:
-    """The 99th percentile of the seconds to an answer; infinite if the cores can't keep up.
-
-    Requests are served in order of arrival, so the waiting time of a request is independent of its service time. The probability
-    that both together take longer than t is that of a wait longer than t - s, averaged over the service times s. A request that
-    does not wait has a core that was idle.
-    """
-    seconds, variation = load.curve.mean(float(np.mean(load.rows))), load.curve.variation(load.rows)
-    busy = load.work + load.per_second * load.curve.idle * (1 - chance_to_wait(cores, load.work))
-    if busy >= cores:
-        return math.inf
+    """The 99th percentile of the seconds to an answer; infinite if the cores can't keep up."""
     times = np.outer([load.curve.mean(rows) for rows in load.rows], load.curve.spread)
-    waits, scale = chance_to_wait(cores, busy), seconds * (1 + variation) / (2 * (cores - busy))
-    late = 1 - PERCENT / 100
-    low, high = 0.0, float(times.max()) + load.curve.idle + scale * math.log(max(waits, late) / late)
-    for _ in range(DIGITS):
-        middle = (low + high) / 2
-        waiting = np.exp(-np.maximum(middle - times, 0.0) / scale)
-        longer = (1 - waits) * (times + load.curve.idle > middle) + waits * waiting
-        low, high = (middle, high) if longer.mean() > late else (low, middle)
-    return high
+    return erlang.percentile(times, load.per_second, cores, PERCENT, rest=load.curve.idle)
 
 
 def cores_needed(load: Load, most: int) -> int:

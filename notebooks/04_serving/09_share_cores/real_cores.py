@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from ctrlab.lessons.topics.share_cores.curve import Load, ServiceCurve
+from ctrlab.lessons.topics.share_cores.simulation import WARM_UP, Pool, arrivals_of, require_pools
 
 from ctrlab.errors import CtrlabError
-from ctrlab.fleet.curve import Load, ServiceCurve
-from ctrlab.fleet.simulation import WARM_UP, Pool, arrivals_of, require_pools
 from ctrlab.load.arrivals import paced
 from ctrlab.profiling.timing import now, paired, timed
 
@@ -77,7 +77,7 @@ def measure_curve(ask: Ask, rows: Sequence[int], *, other: Ask | None = None, re
     """The curve of a model, from requests one after the other on one CPU.
 
     Args:
-        rows: the numbers of rows per request that are measured, in rotating order.
+        rows: the numbers of rows per request that are measured, in random order.
         other: asks another model: before a request, to measure `cold`, and on all other CPUs, to measure `crowding`, with the
             middle number of `rows`. None: these two and `idle` are 0.
     """

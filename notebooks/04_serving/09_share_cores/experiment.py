@@ -6,9 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
+from ctrlab.lessons.topics.share_cores.curve import Load, ServiceCurve
 
 from ctrlab.errors import CtrlabError
-from ctrlab.fleet.curve import Load, ServiceCurve
 from ctrlab.plain import Plain
 
 ROWS = (50, 100, 200)

@@ -1,17 +1,12 @@
-"""A model with fresh weights that is exported to its own folder, requests to it, and ways to answer them in this process."""
+"""A model with fresh weights that is exported to its own folder, and requests to it: what lessons and studies serve."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import json
-import os
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import tensorflow as tf
@@ -20,21 +15,10 @@ import ctrlab
 from ctrlab import data, serving
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models.base import CTRModel
-from ctrlab.profiles import Profile, current
-from ctrlab.profiling.timing import now
+from ctrlab.profiles import Profile
 from ctrlab.server.models import Models
-from ctrlab.serving.graph import OUTPUT, opened
 from ctrlab.serving.inputs import Features, inputs_of, to_tensors
 from ctrlab.serving.processor import Processor
-from ctrlab.serving.warm_up import predict_request
-
-Ask = Callable[[], object]
-"""A function that makes a model answer one request."""
-
-
-def cpus() -> list[int]:
-    """The CPUs that this process may use."""
-    return sorted(os.sched_getaffinity(0))
 
 
 def json_request(features: Features, model: CTRModel) -> bytes:
@@ -94,58 +78,3 @@ class Exported:
         """Ends its processors and deletes its folder."""
         self._held.close()
         atexit.unregister(self._held.close)
-
-
-@dataclass(frozen=True)
-class OneRequest:
-    """An exported model and one request to it, which a processor or a TensorFlow session answers repeatedly."""
-
-    folder: Path
-    tensors: Mapping[str, tf.Tensor]
-
-    @property
-    def request(self) -> bytes:
-        """The request in the form that a processor takes."""
-        return predict_request(self.folder.name, self.tensors)
-
-    @contextlib.contextmanager
-    def processor(self, **configuration) -> Iterator[Ask]:
-        """A context with a function that asks our processor."""
-        with Processor(self.folder, **{"poll_seconds": 0} | configuration) as processor:
-            request = self.request
-            yield lambda: processor.process(request, "predict")
-
-    @contextlib.contextmanager
-    def session(self, threads: tuple[int, int] = (0, 0)) -> Iterator[Ask]:
-        """A context with a function that asks a session with these intra-op and inter-op threads; 0: TensorFlow chooses."""
-        counts = dict(zip(("intra_op_threads", "inter_op_threads"), threads))
-        with opened(self.folder / "1", self.tensors, **counts) as (session, signature):
-            yield session.make_callable(signature.outputs[OUTPUT].name)
-
-
-@contextlib.contextmanager
-def exported(name: str, rows: int, optimizations: str, profile: str | None) -> Iterator[OneRequest]:
-    """A context with an exported model and a request of this number of rows."""
-    with contextlib.closing(Exported(name, current(profile), optimizations, rows)) as model:
-        yield OneRequest(model.folder, model.tensors(rows))
-
-
-def closed_loop(ask: Ask, seconds: float, callers: int | None = None) -> float:
-    """Requests per second of callers that each ask again as soon as they are answered; by default one caller per CPU."""
-    ends = threading.Event()
-    with ThreadPoolExecutor(callers or len(cpus())) as threads:
-        ask()
-        start = now()
-        counts = [threads.submit(_until, ends, ask) for _ in range(callers or len(cpus()))]
-        time.sleep(seconds)
-        ends.set()
-        asked = sum(count.result() for count in counts)
-        return asked / (now() - start)
-
-
-def _until(ends: threading.Event, ask: Ask) -> int:
-    count = 0
-    while not ends.is_set():
-        ask()
-        count += 1
-    return count

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from ctrlab.lessons.topics.share_cores.curve import Load
 
 from ctrlab.errors import CtrlabError
-from ctrlab.fleet.curve import Load
 from ctrlab.load.arrivals import poisson
 from ctrlab.load.queueing import Queue, run
 from ctrlab.plain import Plain

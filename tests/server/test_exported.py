@@ -2,8 +2,10 @@
 
 import json
 
+from ctrlab.lessons.topics.session_groups.one_request import OneRequest
+
 from ctrlab import profiles
-from ctrlab.fleet.exported import Exported, OneRequest
+from ctrlab.server.exported import Exported
 
 
 def test_an_exported_model_answers_and_goes():

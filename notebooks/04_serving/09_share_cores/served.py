@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from ctrlab.lessons.topics.share_cores.curve import Load, ServiceCurve
+from ctrlab.lessons.topics.share_cores.real_cores import Ask
 
-from ctrlab.fleet.curve import Load, ServiceCurve
-from ctrlab.fleet.exported import Exported
-from ctrlab.fleet.real import Ask
 from ctrlab.profiles import current
 from ctrlab.profiling.progress import track
+from ctrlab.server.exported import Exported
 from ctrlab.serving.warm_up import predict_request
 
 MEASURED = (1, 100, 200, 500)

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from ctrlab.lessons.topics.share_cores.curve import Load, ServiceCurve
+from ctrlab.lessons.topics.share_cores.simulation import Pool, arrivals_of, simulate
 
 from ctrlab.errors import CtrlabError
-from ctrlab.fleet.curve import Load, ServiceCurve
-from ctrlab.fleet.simulation import Pool, arrivals_of, simulate
 
 EXPONENTIAL = tuple(-np.log1p(-(np.arange(2_000) + 0.5) / 2_000))
 SECOND = ServiceCurve(1.0, 0.0)

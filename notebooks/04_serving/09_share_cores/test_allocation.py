@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from ctrlab.lessons.topics.share_cores.allocation import POLICIES, cores_needed, dedicated, most_load, predicted, split
+from ctrlab.lessons.topics.share_cores.curve import Load, ServiceCurve
+from ctrlab.lessons.topics.share_cores.simulation import Pool, simulate
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ctrlab.errors import CtrlabError, UnknownName
-from ctrlab.fleet.allocation import POLICIES, chance_to_wait, cores_needed, dedicated, most_load, predicted, split
-from ctrlab.fleet.curve import Load, ServiceCurve
-from ctrlab.fleet.simulation import Pool, simulate
+from ctrlab.load.erlang import chance_to_wait
 
 EXPONENTIAL = tuple(-np.log1p(-(np.arange(2_000) + 0.5) / 2_000))
 HEAVY = ServiceCurve(2e-3, 4e-5)

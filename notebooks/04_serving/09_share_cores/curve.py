@@ -74,15 +74,6 @@ class ServiceCurve(Plain):
         """The curve on a machine where a share `busy` of the other cores is always busy."""
         return replace(self.slower(1 + self.crowding * busy), crowding=0.0)
 
-    def variation(self, rows: Sequence[int]) -> float:
-        """The squared coefficient of variation (variance over squared mean) of the seconds of requests with these numbers of
-        rows.
-        """
-        means = np.array([self.mean(n) for n in rows])
-        spread = np.asarray(self.spread)
-        second = np.mean(means**2) * np.mean(spread**2)
-        return float(second / means.mean() ** 2 - 1)
-
 
 @dataclass(frozen=True)
 class Load(Plain):
