@@ -45,6 +45,7 @@ def load(port, *options, token=TOKEN):
 OF_DIN = ("--model", "din", "--data", "amazon_reviews")
 
 
+@pytest.mark.usefixtures("busy_machine")
 def test_a_rate_is_sent_and_told(served, tmp_path):
     found = load(
         served, *OF_DIN, "--rate", 30, "--candidates", "1-20", "--json", tmp_path / "f.json", "--html", tmp_path / "f.html"

@@ -19,6 +19,7 @@ from ctrlab.load.outcome import Outcome
 from ctrlab.load.requests import Body
 
 FULL = said(b"too many", 429)
+pytestmark = pytest.mark.usefixtures("busy_machine")
 
 
 def run(port, *options, token="a-token", host="127.0.0.1"):
@@ -40,6 +41,13 @@ def test_the_page_shows_what_failed(tmp_path):
     page = (tmp_path / "f.html").read_text()
     assert f"100 a second: {failed} status 429 of {failed + len(outcome['latencies'])}" in page and "p95, p99 never" in page
     assert code == 0 and f"{failed} failed, the first: status 429: too many" in output
+
+
+def test_a_generator_that_is_late_measured_nothing(monkeypatch):
+    monkeypatch.setattr(Outcome, "behind", lambda self: True)
+    with serving(a_model()) as port:
+        code, output = run(port, "--rate", 20, "--seconds", 0.5)
+    assert code == 1 and "(the generator fell behind)" in output and "ms late, so the run says nothing of the server" in output
 
 
 def test_a_rate_that_is_tried_twice_has_two_curves():
@@ -68,7 +76,7 @@ def test_a_signal_ends_a_load(number, code, says):
     with serving(a_model(answer)) as port:
         threading.Thread(target=end).start()
         found = run(port, "--rate", 20, "--seconds", 30)
-    assert found[0] == code and found[1].endswith(says) and time.monotonic() - begun[0] < 2
+    assert found[0] == code and found[1].endswith(says) and time.monotonic() - begun[0] < 15, "of 30 s"
 
 
 def test_a_run_that_is_cut_says_so_and_counts_its_real_length(tmp_path):
@@ -80,7 +88,7 @@ def test_a_run_that_is_cut_says_so_and_counts_its_real_length(tmp_path):
     assert f"cut after {outcome['seconds']:.3g} s: --most-requests is 50" in output
     asked, answered = re.search(r"│ ([0-9.]+) │ ([0-9.]+) │", output).groups()
     assert time.monotonic() - begun < 15, "a warm-up has a length of its own"
-    assert float(asked) == 100 and float(answered) == pytest.approx(50 / outcome["seconds"], rel=0.1)
+    assert float(asked) == 100 and float(answered) == pytest.approx(50 / max(outcome["seconds"], outcome["took"]), rel=0.1)
 
 
 @pytest.mark.parametrize("token", ["tok\n", "tok€", "tök", "a\r\nX: y"])

@@ -78,4 +78,4 @@ def test_a_real_server_of_known_capacity():
             return send([Target("127.0.0.1", port)], [post("/", b"{}")], arrivals.poisson(rate, 2, seed), rate=rate, seconds=2)
 
         found = most_within(run, 0.2, 40)
-    assert 40 < found.rate < 105
+    assert 10 < found.rate < 105
