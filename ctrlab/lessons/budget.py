@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,17 @@ if TYPE_CHECKING:
 
 PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 MOST_OPS = 250
-"""The most ops of an answer. A careful answer takes up to 100; a loop that Python unrolls takes some per row, and the inputs
-have many rows.
+"""The most ops of an answer, unless its budget says another number. A careful answer takes up to 100; a loop that Python unrolls
+takes some per row, and the inputs have many rows.
 """
 _CONSTANT = frozenset({"Placeholder", "Const"})
-_NOT_MADE = frozenset({"NoOp", "Identity", "ReadVariableOp"})
+_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+_VIEWS = frozenset({"Bitcast", "EnsureShape", "ExpandDims", "Identity", "IdentityN", "PreventGradient", "Reshape", "Squeeze"})
+_NOT_MADE = _VIEWS | {"NoOp", "ReadVariableOp", "StopGradient"}
+"""Ops that compute nothing: their result is their input, perhaps of another shape."""
+_FEW = 16
+"""The most elements of a tensor that a computation on shapes makes."""
+FREE = "constants, shapes, reshapes and other views are free"
 
 
 @dataclass(frozen=True)
@@ -28,14 +35,16 @@ class Spent:
     """The cost of one run.
 
     Attributes:
-        ops: {op type: number of ops in the graph}, including those of a called tf.function, without constants, inputs and
-            variables.
+        ops: {op type: number of ops in the graph}, including those of a called tf.function, without what is free: constants,
+            inputs, variables, views such as a reshape, casts to the same type, and what is computed of shapes alone.
+        dtypes: {op type: dtypes of its results}, of the same ops.
         hidden: types of ops that hide what they run: loops, branches, data sets, calls of graphs and of Python.
-        bytes: bytes of all tensors that ops made, and of all constants; inputs and variables do not count.
+        bytes: bytes of all tensors that ops made, and of all constants; inputs, variables and what is free do not count.
         largest: (op type, shape) of the largest tensor.
     """
 
     ops: Counter
+    dtypes: dict[str, set[str]]
     hidden: frozenset[str]
     bytes: int
     largest: tuple[str, tuple[int, ...]]
@@ -48,13 +57,25 @@ class Spent:
 @dataclass(frozen=True)
 class Budget:
     """The limits of an answer's cost. None means no limit. Loops, in the graph or unrolled, and anything else that hides its
-    cost never pass. `ops` limits families: "Unique" counts every type that has it in its name, such as UniqueWithCountsV2.
+    cost never pass. `ops` limits families: "Unique" counts every type that has it in its name, such as UniqueWithCountsV2, and
+    "MatMul|Einsum" counts both.
     """
 
     rule: str
     largest_elements: int | None = None
     bytes: int | None = None
     ops: dict[str, int] = field(default_factory=dict)
+    most_ops: int = MOST_OPS
+
+    def numbers(self) -> str:
+        """The limits as a learner reads them: "at most 250 ops, no OneHot, no tensor above 64,000 elements"."""
+        families = (f"at most {n} {_named(op)}" if n else f"no {_named(op)}" for op, n in self.ops.items())
+        said = [f"at most {self.most_ops:,} ops", *families]
+        if self.largest_elements is not None:
+            said.append(f"no tensor above {self.largest_elements:,} elements")
+        if self.bytes is not None:
+            said.append(f"at most {self.bytes:,} bytes in all tensors together")
+        return ", ".join(said)
 
     def enforce(self, answer: Callable, *inputs, next_step: str) -> Spent:
         """Trace and run `answer(*inputs)`.
@@ -64,23 +85,37 @@ class Budget:
         """
         spent = spend(answer, *inputs)
 
-        def fail(expected, received):
-            raise CheckFailed(f"Budget: {self.rule}.", expected=expected, received=received, next_step=next_step)
+        def fail(wrong, expected, received):
+            raise CheckFailed(f"Budget: {self.rule}.", wrong=wrong, expected=expected, received=received, next_step=next_step)
 
         for op in sorted(spent.hidden):
-            fail("tensor ops only; no loop, no data set, no Python call and no concrete function in the graph", op)
-        if (count := spent.ops.total()) > MOST_OPS:
-            fail(f"at most {MOST_OPS} ops, however many rows; no loop that Python unrolls", f"{count:,} ops")
+            only = "tensor ops only; no loop, no data set, no Python call and no concrete function in the graph"
+            fail(f"The graph has {op}, which hides what it costs.", only, op)
+        if (count := spent.ops.total()) > self.most_ops:
+            most = f"at most {self.most_ops:,} ops, however many rows; no loop that Python unrolls over them"
+            fail(f"The graph has {count:,} ops, more than {self.most_ops:,}.", most, f"{count:,} ops")
         for family, most in self.ops.items():
-            found = {op: n for op, n in spent.ops.items() if family in op}
-            if sum(found.values()) > most:
-                fail(f"at most {most} {family}", ", ".join(f"{n} {op}" for op, n in sorted(found.items())))
+            found = {op: n for op, n in spent.ops.items() if re.search(family, op)}
+            if (count := sum(found.values())) > most:
+                received = ", ".join(f"{n} {op}" for op, n in sorted(found.items()))
+                fail(f"The graph has {received}, {_above(most)}.", f"at most {most} {_named(family)}", received)
         if self.largest_elements is not None and spent.largest_elements > self.largest_elements:
             op, shape = spent.largest
-            fail(f"no tensor above {self.largest_elements:,} elements", f"{op} made {list(shape)}, {spent.largest_elements:,}")
+            received = f"{op} made {list(shape)}, {spent.largest_elements:,}"
+            wrong = f"A tensor has {spent.largest_elements:,} elements, more than {self.largest_elements:,}."
+            fail(wrong, f"no tensor above {self.largest_elements:,} elements", received)
         if self.bytes is not None and spent.bytes > self.bytes:
-            fail(f"at most {self.bytes:,} bytes of tensors", f"{spent.bytes:,} bytes")
+            wrong = f"All tensors together have {spent.bytes:,} bytes, more than {self.bytes:,}."
+            fail(wrong, f"at most {self.bytes:,} bytes of tensors", f"{spent.bytes:,} bytes")
         return spent
+
+
+def _named(family: str) -> str:
+    return family.replace("|", " or ")
+
+
+def _above(most: int) -> str:
+    return f"more than {most}" if most else "and none is allowed"
 
 
 def spend(answer: Callable, *inputs) -> Spent:
@@ -106,25 +141,48 @@ def spend(answer: Callable, *inputs) -> Spent:
     except Exception as error:
         raise CheckFailed(
             "The function can be traced: it is made of TensorFlow ops alone.",
+            wrong="The function can't be traced to a graph.",
             expected="a graph",
             received=f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}",
-            next_step="use tf.* on the tensors; no .numpy(), no Python loop over values",
+            cure="use tf.* on the tensors; no .numpy(), no Python loop over values",
         ) from error
     finally:
         tf.config.run_functions_eagerly(was)
-    ops = Counter(op.type for op in made if op.type not in _NOT_MADE | _CONSTANT)
+    free = _free(made)
+    ops = Counter(op.type for op in made if op not in free)
+    dtypes: dict[str, set[str]] = {}
+    for op in made:
+        if op not in free:
+            dtypes.setdefault(op.type, set()).update(t.dtype.name for t in op.outputs)
     hidden = frozenset(op.type for op in made if _hides(op))
     sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
     if not sizes:
-        return Spent(ops, hidden, 0, ("nothing", (0,)))
+        return Spent(ops, dtypes, hidden, 0, ("nothing", (0,)))
     tensors, top = _tensors(made), int(np.argmax(sizes))
     total = sum(n * t.dtype.size for n, t in zip(sizes, tensors))
-    return Spent(ops, hidden, total, (tensors[top].op.type, shapes[top]))
+    return Spent(ops, dtypes, hidden, total, (tensors[top].op.type, shapes[top]))
+
+
+def _free(made: Sequence[tf.Operation]) -> set[tf.Operation]:
+    """The ops that cost nothing. `made` is in the order of the trace, so an op's inputs come before it."""
+    free, of_shapes = set(), set()
+    for op in made:
+        sources = {t.op for t in op.inputs}
+        known = all(source in of_shapes or source.type == "Const" for source in sources) and sources & of_shapes
+        if op.type in _SHAPES or (known and all((t.shape.num_elements() or _FEW + 1) <= _FEW for t in op.outputs)):
+            of_shapes.add(op)
+        if op in of_shapes or op.type in _NOT_MADE | _CONSTANT or _casts_to_the_same(op):
+            free.add(op)
+    return free
+
+
+def _casts_to_the_same(op: tf.Operation) -> bool:
+    return op.type == "Cast" and op.inputs[0].dtype == op.outputs[0].dtype
 
 
 def _tensors(ops: Iterable[tf.Operation]) -> list[tf.Tensor]:
     """The tensors that ops made. Variables and data sets have no shape, and are left out."""
-    outputs = [t for op in ops if op.type not in _NOT_MADE for t in op.outputs]
+    outputs = [t for op in ops if op.type not in _NOT_MADE and not _casts_to_the_same(op) for t in op.outputs]
     return [t for t in outputs if t.dtype.is_numpy_compatible and t.dtype.name not in ("variant", "resource")]
 
 

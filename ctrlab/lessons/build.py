@@ -7,6 +7,7 @@ README.md.
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,8 @@ import typer
 from nbformat import NotebookNode
 
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.lessons import cheat_sheet, effort, glossary, notebook, places, readme
+from ctrlab.lessons import cheat_sheet, effort, glossary, limits, notebook, places, readme
+from ctrlab.lessons import check as checking
 from ctrlab.paths import write_atomically
 
 _TITLE = re.compile(r"\A(# .+\n\n)")
@@ -44,7 +46,7 @@ def build(check: bool = False) -> list[Path]:
     Args:
         check: only compare, and change nothing.
     """
-    solved, folder = lessons(), places.notebooks()
+    solved, folder = {name: _with_limits(name, nb) for name, nb in lessons().items()}, places.notebooks()
     wanted = {places.lesson_path(name): notebook.dumps(nb) for name, nb in solved.items()}
     workbook(solved)  # raises where an exercise has no region or no fold
     wanted[folder / glossary.PAGE] = glossary.page()
@@ -62,6 +64,18 @@ def _solved(nb: NotebookNode) -> NotebookNode:
     nb = notebook.canonical(effort.told(nb))
     if notebook.SOLVED not in nb.cells[0].source:
         nb.cells[0].source = _TITLE.sub(lambda title: title[1] + notebook.SOLVED, nb.cells[0].source)
+    return nb
+
+
+def _with_limits(name: str, nb: NotebookNode) -> NotebookNode:
+    """The lesson, in which the text of each exercise ends with the limits that its check declares."""
+    has_checks = (places.lesson_path(name).parent / "checks.py").exists()
+    for n, judged in checking.checks_of(name).items() if has_checks else ():
+        told = [limit[0].upper() + limit[1:] for limit in limits.limits_of(judged)]
+        said = textwrap.fill(f"{effort.LIMITS} {'. '.join(told)}.", 140, break_long_words=False) if told else ""
+        for cell in nb.cells:
+            if cell.cell_type == "markdown" and re.search(rf"^## Exercise {n}\b", cell.source, re.M):
+                cell.source = "\n\n".join(filter(None, [cell.source.partition(f"\n\n{effort.LIMITS}")[0], said]))
     return nb
 
 

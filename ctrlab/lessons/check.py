@@ -7,6 +7,7 @@ and a random generator that is new every time, so that no answer can memorize it
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import signal
@@ -28,6 +29,8 @@ SECONDS = 120
 PATIENCE = 5
 """Further seconds after which the learner is told that an answer could not be ended."""
 STUCK = "is still running, perhaps inside one op, which nothing can interrupt: restart the kernel (Kernel, Restart Kernel)."
+FIRST_TRY = "work this case out by hand; hint 1 is below the check, and a second refusal says more"
+"""What the first refusal of an answer says in place of its next step."""
 RUN_IT = "run it by hand on such an input and read the error"
 OURS = str(Path(__file__).parents[1]) + os.sep
 
@@ -35,13 +38,40 @@ Check = Callable[[Callable, np.random.Generator], None]
 
 
 class CheckFailed(AssertionError):
-    """A wrong answer: the rule that it breaks, the expected and the received value, the place, and a next step to try."""
+    """A wrong answer: what is wrong with it, the rule that it breaks, the expected and the received value, the place, and what to
+    try.
 
-    def __init__(self, rule: str, *, expected: object, received: object, next_step: str, index: object = None):
-        self.rule, self.expected, self.received = rule, expected, received
-        self.next_step, self.index = next_step, index
-        rows = [("expected", expected), ("received", received), ("at", index), ("try", next_step)]
-        super().__init__("\n".join([rule, *(f"  {name:<9}{text}" for name, text in rows if name != "at" or text is not None)]))
+    Args:
+        rule: what holds for every right answer; "; here " and the case may follow, which the headline then names.
+        wrong: what this answer does instead; by default what was received and expected.
+        next_step: how to go on. It may say what a hint says, so the text has it only after `tell`.
+        cure: how to go on where the check itself was used in a wrong way; the text always has it.
+    """
+
+    def __init__(
+        self,
+        rule: str,
+        *,
+        expected: object,
+        received: object,
+        wrong: str = "",
+        next_step: str = "",
+        cure: str = "",
+        index: object = None,
+    ):
+        super().__init__(rule)
+        holds, here, case = rule.partition("; here ")
+        self.rule, self.expected, self.received, self.index = holds + "." * bool(here), expected, received, index
+        self.wrong = wrong or f"Received: {_in_short(received)}. Expected: {_in_short(expected)}{here}{case.rstrip('.')}."
+        self.next_step, self._try = cure or next_step, cure or FIRST_TRY
+
+    def tell(self) -> None:
+        """From now on the text has the next step."""
+        self._try = self.next_step
+
+    def __str__(self) -> str:
+        rows = {"rule": self.rule, "expected": self.expected, "received": self.received, "at": self.index, "try": self._try}
+        return "\n".join([self.wrong, *(f"  {n:<9}{text}" for n, text in rows.items() if n != "at" or text is not None)])
 
     def _render_traceback_(self) -> list[str]:
         """The text that Jupyter shows: the message, and only those lines of the underlying error that lie in the learner's own
@@ -110,9 +140,10 @@ def _limited(seconds: float) -> Iterator[None]:
     except _TimeIsUp:
         raise CheckFailed(
             "The function comes to an end.",
+            wrong=f"The function still runs after {seconds:g} s.",
             expected=f"an answer within {seconds:g} s",
             received="none",
-            next_step="look for a loop whose condition never becomes false, or a data set that repeats for ever",
+            cure="look for a loop whose condition never becomes false, or a data set that repeats for ever",
         ) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -148,19 +179,21 @@ def call(answer: Callable, *inputs, case: str, next_step: str = RUN_IT):
         raise _refusal(error, case, next_step) from error
     if _structure(inputs) != shape_before:
         raise CheckFailed(
-            f"The function leaves its inputs as they were; here {case}.",
+            "The function leaves its inputs as they were.",
+            wrong=f"The function changed the entries of an input; here {case}.",
             expected="the same lists, sets and dictionaries",
             received="some with other entries",
-            next_step="work on a copy, or build the result anew",
+            cure="work on a copy, or build the result anew",
         )
     for old, new in zip(before, _values(inputs)):
         if old.shape != new.shape or np.any(_different(old, new)):
             raise CheckFailed(
                 "The function leaves its inputs as they were.",
+                wrong=f"The function changed an input; here {case}.",
                 expected=_short(old),
                 received=_short(new),
                 index=_first_difference(old, new),
-                next_step="work on a copy, or build the result from new tensors",
+                cure="work on a copy, or build the result from new tensors",
             )
     return result
 
@@ -187,10 +220,11 @@ def _said_by_stub(error: BaseException) -> str | None:
 def _refusal(error: BaseException, case: str, next_step: str) -> CheckFailed:
     reason = (str(error).strip() or "no message").splitlines()[0]
     return CheckFailed(
-        f"The function answers every valid input; here {case}.",
+        "The function answers every valid input.",
+        wrong=f"The function raised {type(error).__name__}; here {case}.",
         expected="a result",
         received=f"{type(error).__name__}: {reason}",
-        next_step=next_step,
+        **({"cure": next_step} if next_step == RUN_IT else {"next_step": next_step}),
     )
 
 
@@ -199,11 +233,13 @@ def parts(received, names: str, *, case: str) -> tuple:
     count = names.count(",") + 1
     if isinstance(received, tuple | list) and len(received) == count:
         return tuple(received)
+    found = f"{len(received)} values" if isinstance(received, tuple | list) else type(received).__name__
     raise CheckFailed(
-        f"The function returns {names}; here {case}.",
+        f"The function returns {names}.",
+        wrong=f"The function returned {found}; here {case}.",
         expected=f"{count} values",
-        received=f"{len(received)} values" if isinstance(received, tuple | list) else type(received).__name__,
-        next_step=f"return {names}",
+        received=found,
+        cure=f"give back one value for each of: {names}",
     )
 
 
@@ -215,25 +251,44 @@ def require_close(received, expected, *, case: str, next_step: str, rtol: float 
         expected: the reference's result, a float32 array.
         case: a description of the input, for the message: "rows of no ids at all".
     """
-    rule = f"The result is that of the reference; here {case}."
+    rule = "The result is that of the reference."
     try:
         received = np.asarray(received)
     except Exception as error:
-        raise CheckFailed(rule, expected="one dense tensor", received=type(received).__name__, next_step=next_step) from error
+        kind = type(received).__name__
+        wrong = f"The result is a {kind}, which is no dense tensor; here {case}."
+        raise CheckFailed(rule, wrong=wrong, expected="one dense tensor", received=kind, next_step=next_step) from error
     expected = np.asarray(expected)
     for what in ("shape", "dtype"):
-        if getattr(received, what) != getattr(expected, what):
-            named = (f"{what} {getattr(a, what)}" for a in (expected, received))
-            raise CheckFailed(rule, expected=next(named), received=next(named), next_step=next_step)
+        mine, right = getattr(received, what), getattr(expected, what)
+        if mine != right:
+            wrong = f"The {what} is {mine}, and {right} is right; here {case}."
+            raise CheckFailed(rule, wrong=wrong, expected=f"{what} {right}", received=f"{what} {mine}", next_step=next_step)
     if np.issubdtype(expected.dtype, np.floating):
         difference = np.abs(received.astype(np.float64) - expected)
-        bound = rtol * max(float(np.linalg.norm(expected.astype(np.float64))), 1e-30)
+        scale = max(float(np.linalg.norm(expected.astype(np.float64))), 1e-30)
     else:  # ids and counts have no rounding
-        difference, bound = (received != expected).astype(np.float64), 0.0
-    if not np.linalg.norm(difference) <= bound:
+        difference, scale, rtol = (received != expected).astype(np.float64), 1.0, 0.0
+    if not np.linalg.norm(difference) <= rtol * scale:
         index = tuple(int(i) for i in np.unravel_index(np.argmax(np.nan_to_num(difference, nan=np.inf)), difference.shape))
         where = "row {}, column {}".format(*index) if len(index) == 2 else f"index {index}" if index else None
-        raise CheckFailed(rule, expected=expected[index], received=received[index], index=where, next_step=next_step)
+        raise CheckFailed(
+            rule,
+            wrong=f"{_how_far(received, expected, np.linalg.norm(difference) / scale, rtol)}; here {case}.",
+            expected=expected[index],
+            received=received[index],
+            index=where,
+            next_step=next_step,
+        )
+
+
+def _how_far(received: np.ndarray, expected: np.ndarray, off: float, rtol: float) -> str:
+    """What differs: how many elements, or by how much of the whole if rounding alone makes nearly all of them differ."""
+    count = int(np.count_nonzero(_different(received, expected)))
+    if not expected.shape:
+        return "The value is another one"
+    differ = f"{count:,} of {expected.size:,} values differ"
+    return f"{differ}, by {off:.2g} of the whole by norm, and {rtol:g} is allowed" if rtol and math.isfinite(off) else differ
 
 
 def _values(inputs: Sequence) -> list[np.ndarray]:
@@ -269,6 +324,11 @@ def _first_difference(old: np.ndarray, new: np.ndarray) -> tuple[int, ...] | Non
 def _different(old: np.ndarray, new: np.ndarray) -> np.ndarray:
     """Marks the elements that differ; two NaNs are equal."""
     return (old != new) & ~((old != old) & (new != new))
+
+
+def _in_short(value: object) -> str:
+    text = " ".join(str(value).split()).rstrip(".")
+    return text if len(text) <= 70 else f"{text[:67]}..."
 
 
 def _short(array: np.ndarray) -> str:

@@ -62,9 +62,10 @@ def checked(answer: object, others: Sequence[Path] = ()) -> Iterator[Path]:
     if not isinstance(answer, Source):
         raise CheckFailed(
             "The check takes the name of the cell that begins with %%cpp.",
+            wrong=f"The check was given a {type(answer).__name__}, and no cell.",
             expected="that name",
             received=type(answer).__name__,
-            next_step="run the %%cpp cell, then the check as it stood",
+            cure="run the %%cpp cell, then the check as it stood",
         )
     made = [compiling.cached_object(path, [*STRICT, "-I", native()]) for path in others]
     with tempfile.TemporaryDirectory(prefix="ctrlab-cell-") as folder:
@@ -74,7 +75,11 @@ def checked(answer: object, others: Sequence[Path] = ()) -> Iterator[Path]:
             if "#error" in answer.text:  # check.run reads which exercise's
                 raise NotImplementedError(str(refused)) from None
             raise CheckFailed(
-                "The cell compiles.", expected="a program", received=str(refused), next_step="mend the line that is named first"
+                "The cell compiles.",
+                wrong="The cell does not compile.",
+                expected="a program",
+                received=str(refused),
+                cure="mend the line that is named first",
             ) from None
 
 

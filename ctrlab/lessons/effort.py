@@ -22,7 +22,9 @@ MINUTES_TO_UNDERSTAND = 3  # an exercise: its line, its stub, its check
 MINUTES_PER_LINE = {"python": 1.2, "cpp": 1.5}
 TIMES_LONGER = {"easy": 1.0, "medium": 1.5, "hard": 2.0}
 
-NOT_PROSE = re.compile(r"```.*?```|<!--.*?-->|</?[a-z][^<>]*>", re.S | re.I)
+LIMITS = "**Limits of the check.**"
+"""The beginning of the paragraph that the build writes at the end of an exercise's text."""
+NOT_PROSE = re.compile(rf"```.*?```|<!--.*?-->|</?[a-z][^<>]*>|{re.escape(LIMITS)}.*?(?=\n\n|\Z)", re.S | re.I)
 _HEADING = re.compile(rf"^(## Exercise (\d+).*\()({'|'.join(TIMES_LONGER)})(?:, \d+ minutes)?\)$", re.M)
 _TABLE = "| to read | to do | difficulty | you write | needs | runs on |\n|---|---|---|---|---|---|\n"
 _ROW = re.compile(re.escape(_TABLE) + r"\|.*\|(.*\|.*)\|$", re.M)

@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 import numpy as np
 
-from ctrlab.lessons import interpreter
-from ctrlab.lessons.budget import Budget
 from ctrlab.lessons.check import RUN_IT, CheckFailed, call, parts, require_close
-from ctrlab.lessons.own_kernel import on_own, require_no_allocation
+from ctrlab.lessons.limits import Limit, Rng
+from ctrlab.lessons.own_kernel import on_own
 
-Rng = np.random.Generator
 Cases = Callable[[Rng], Iterable[tuple]]
 Compare = Callable[[object, object, str, Sequence], None]
-Limit = Callable[[Callable, Rng], None]
 
 
 def tensors(*question) -> tuple:
@@ -52,6 +49,8 @@ class Exercise:
         afterwards: cases that come after the limits: large ones, on which an answer that spends too much would need all memory.
         kernel: the learner's native kernel on which the op runs: "gru"; "" if the function is in Python.
         run_it: the next step to try if the function raises; by default to run it by hand or, for a kernel, to try ours.
+        mistakes: {what was done: question -> what comes out then, as from `reference`}. A refusal names one only if what came is
+            its result, and that of no other.
     """
 
     asks: str
@@ -64,6 +63,7 @@ class Exercise:
     afterwards: Cases = lambda rng: ()
     kernel: str = ""
     run_it: str = ""
+    mistakes: Mapping[str, Callable] = field(default_factory=dict)
 
     def __call__(self, answer: Callable, rng: Rng) -> None:
         judge(self, answer, rng)
@@ -90,12 +90,33 @@ def _put(exercise: Exercise, answer: Callable, cases: Iterable[tuple]) -> None:
     for case, *question in cases:
         received = call(asked, *exercise.given(*question), case=case, next_step=run_it)
         expected = exercise.reference(*question)  # not before, where the answer could look it up in our frame
-        if callable(compare):
-            compare(received, expected, case, question)
-            continue
-        values = parts(received, ", ".join(compare), case=case)
-        for (name, of_part), value, right in zip(compare.items(), values, expected, strict=True):
-            of_part(value, right, f"{case}, `{name}`", question)
+        try:
+            _compare(compare, received, expected, case, question)
+        except CheckFailed as refused:
+            made = [
+                what for what, result in exercise.mistakes.items() if _is(compare, received, result(*question), case, question)
+            ]
+            if len(made) == 1:
+                refused.wrong = f"{made[0]}; here {case}."
+            raise
+
+
+def _compare(compare: Compare | dict[str, Compare], received, expected, case: str, question: Sequence) -> None:
+    if callable(compare):
+        compare(received, expected, case, question)
+        return
+    values = parts(received, ", ".join(compare), case=case)
+    for (name, of_part), value, right in zip(compare.items(), values, expected, strict=True):
+        of_part(value, right, f"{case}, `{name}`", question)
+
+
+def _is(compare: Compare | dict[str, Compare], received, other, case: str, question: Sequence) -> bool:
+    """Whether what was received is this other result."""
+    try:
+        _compare(compare, received, other, case, question)
+    except CheckFailed:
+        return False
+    return True
 
 
 # Comparisons.
@@ -119,8 +140,10 @@ class Close:
         try:
             received = self.read(received)
         except (AttributeError, TypeError, LookupError) as error:
-            rule = f"The result is of the kind that is asked for; here {case}."
-            raise CheckFailed(rule, expected="its arrays", received=_brief(received), next_step=self.next_step) from error
+            wrong = f"The result is a {type(received).__name__}, without the arrays that are asked for; here {case}."
+            rule = "The result is of the kind that is asked for."
+            found = _brief(received)
+            raise CheckFailed(rule, wrong=wrong, expected="its arrays", received=found, next_step=self.next_step) from error
         expected = np.asarray(expected, self.dtype)
         require_close(received, expected, case=case, next_step=self.next_step, rtol=self.rtol)
 
@@ -183,7 +206,8 @@ class Same:
 
 def _refuse(by: Number | Same, expected, received, case: str, question: Sequence) -> NoReturn:
     index = by.shown(*question) if by.shown else None
-    raise CheckFailed(f"{by.rule}; here {case}.", expected=expected, received=received, index=index, next_step=by.next_step)
+    wrong = f"The answer is {received}, and not {_brief(expected) if not isinstance(expected, str) else expected}; here {case}."
+    raise CheckFailed(f"{by.rule}.", wrong=wrong, expected=expected, received=received, index=index, next_step=by.next_step)
 
 
 @dataclass(frozen=True)
@@ -201,10 +225,11 @@ class Each:
         kinds, names = (dict, set) if isinstance(expected, dict) else ((list, tuple), lambda values: range(len(values)))
         if not isinstance(received, kinds) or names(received) != names(expected):
             raise CheckFailed(
-                f"There is one {self.of} for each that is asked for, and no other; here {case}.",
+                f"There is one {self.of} for each that is asked for, and no other.",
+                wrong=f"The {self.of}s are not those that are asked for; here {case}.",
                 expected=list(expected) if kinds is dict else f"a list of {len(expected)}",
                 received=_brief(list(received)) if isinstance(received, dict) else _brief(received),
-                next_step=f"return a {'dictionary' if kinds is dict else 'list'} with each {self.of}",
+                cure=f"return a {'dictionary' if kinds is dict else 'list'} with each {self.of}",
             )
         for name in expected if kinds is dict else range(len(expected)):
             self.compare(received[name], expected[name], f"{case}, {self.of} {name!r}", question)
@@ -222,8 +247,9 @@ class Ragged:
 
         if not isinstance(received, tf.RaggedTensor) or received.ragged_rank != 1:
             step = "tf.RaggedTensor.from_row_splits(values, row_splits) makes one"
-            rule = f"The result is one ragged tensor; here {case}."
-            raise CheckFailed(rule, expected="a RaggedTensor [n, (L)]", received=_brief(received), next_step=step)
+            wrong = f"The result is a {type(received).__name__}, and not a ragged tensor of rank 2; here {case}."
+            rule, right = "The result is one ragged tensor.", "a RaggedTensor [n, (L)]"
+            raise CheckFailed(rule, wrong=wrong, expected=right, received=_brief(received), next_step=step)
         lengths = np.array([len(row) for row in expected], np.int64)
         values = np.array([value for row in expected for value in row], self.dtype)
         for what, mine, right in (("lengths", received.row_lengths(), lengths), ("values", received.flat_values, values)):
@@ -234,68 +260,3 @@ def _brief(value: object) -> str:
     """The received value, in one line."""
     shown = " ".join(repr(value).split())
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
-
-
-# Limits. `on` makes the inputs on which the cost is taken, large enough to tell a careful answer from a wasteful one.
-
-
-@dataclass(frozen=True, kw_only=True)
-class Traced(Budget):
-    """A budget of the graph: the answer consists of TensorFlow ops only, and does not exceed the budget on the inputs that
-    `on` makes.
-    """
-
-    on: Callable[[Rng], tuple]
-    next_step: str
-
-    def __call__(self, answer: Callable, rng: Rng) -> None:
-        self.enforce(answer, *self.on(rng), next_step=self.next_step)
-
-
-@dataclass(frozen=True)
-class NoLoop:
-    """A limit of Python's work: for `many` items, such as "keys", Python runs at most `most` lines and calls; NumPy must do
-    the rest.
-    """
-
-    of: str
-    many: int
-    most: int
-    on: Callable[[Rng], tuple]
-
-    def __call__(self, answer: Callable, rng: Rng) -> None:
-        interpreter.require_no_loop(answer, *self.on(rng), of=self.of, many=self.many, most=self.most)
-
-
-@dataclass(frozen=True)
-class Peak:
-    """A limit of memory: one call holds at most `most` bytes at once; `of` describes its input: "2,000 reads of a table"."""
-
-    rule: str
-    of: str
-    most: int
-    on: Callable[[Rng], tuple]
-    next_step: str
-
-    def __call__(self, answer: Callable, rng: Rng) -> None:
-        inputs = self.on(rng)
-        held = call(lambda: interpreter.peak_of(answer, *inputs), case=self.of)
-        if held > self.most:
-            received = f"{held:,} bytes for {self.of}"
-            rule = f"Budget: {self.rule}."
-            raise CheckFailed(rule, expected=f"at most {self.most:,} bytes", received=received, next_step=self.next_step)
-
-
-@dataclass(frozen=True)
-class NoAllocation:
-    """A limit for kernels: the learner's kernel allocates no memory on the questions that `on` makes; see
-    `require_no_allocation`.
-    """
-
-    kernel: str
-    sizes: str
-    on: Callable[[Rng], Sequence[tuple]]
-    next_step: str
-
-    def __call__(self, answer: Callable, rng: Rng) -> None:
-        require_no_allocation(self.kernel, answer, self.on(rng), sizes=self.sizes, next_step=self.next_step)

@@ -33,9 +33,10 @@ def require_passed(exercises: Iterable[int], passed: Mapping[int, tuple[Callable
         if answer is None or code_of(answer) != code:
             raise CheckFailed(
                 "Every exercise is passed in this session.",
+                wrong=f"Exercise {exercise} is not passed in this session.",
                 expected=f"exercise {exercise} passed",
                 received="not yet" if answer is None else f"{answer.__name__} was written anew since",
-                next_step=f"run its check, lab.check({exercise}, ...); lab.use_solution({exercise}) helps who is stuck",
+                cure=f"run its check, lab.check({exercise}, ...); lab.use_solution({exercise}) helps who is stuck",
             )
 
 
@@ -121,10 +122,11 @@ def same_answers(models: Mapping[str, object], batch: tuple) -> int:
             worst, allowed = odd[0], tolerances.get(odd[0].tensor, equality.TOLERANCE)
             raise CheckFailed(
                 "From the same weights, both models give the same logits and the same gradients.",
+                wrong=f"{name!r} gives another {worst.tensor} than {first!r}.",
                 expected=f"those of {first!r}, within {allowed:.1g} by norm",
                 received=f"{worst.relative:.2g} off ({name!r}), as are {len(odd) - 1} other tensors",
                 index=worst.tensor,
-                next_step="does the new op use each of its weights, forward and backward? Compare it with its reference",
+                cure="does the new op use each of its weights, forward and backward? Compare it with its reference",
             )
     return len(expected)
 
@@ -139,9 +141,10 @@ def largest_difference(losses: Mapping[str, Iterable[float]], rtol: float) -> fl
     if len(curves) < 2 or not all(map(len, curves.values())):
         raise CheckFailed(
             "The losses of two models at least are compared, over one step at least.",
+            wrong="There are no two curves of losses to compare.",
             expected="two curves that are not empty",
             received=", ".join(f"{len(curve)} steps of {name!r}" for name, curve in curves.items()),
-            next_step="run the cell that trains the models again, to its end",
+            cure="run the cell that trains the models again, to its end",
         )
     (first, baseline), *others = curves.items()
     largest = 0.0
@@ -149,19 +152,21 @@ def largest_difference(losses: Mapping[str, Iterable[float]], rtol: float) -> fl
         if curve.shape != baseline.shape:
             raise CheckFailed(
                 "Both models take the same steps.",
+                wrong=f"{name!r} took {len(curve)} steps, and {first!r} {len(baseline)}.",
                 expected=f"{len(baseline)} ({first})",
                 received=f"{len(curve)} ({name})",
-                next_step="train both on the same batches",
+                cure="train both on the same batches",
             )
         relative = np.abs(curve - baseline) / np.maximum(np.abs(baseline), 1e-30)
         step = int(np.argmax(np.nan_to_num(relative, nan=np.inf)))
         if not relative[step] <= rtol:
             raise CheckFailed(
                 f"The losses agree within {rtol:g}, relative.",
+                wrong=f"The losses of {name!r} and {first!r} differ by {relative[step]:.2g}, relative.",
                 expected=f"{baseline[step]:.8f} ({first})",
                 received=f"{curve[step]:.8f} ({name})",
                 index=f"step {step}",
-                next_step="same seed, same batches, same weights? Then look at the gradient",
+                cure="same seed, same batches, same weights? Then look at the gradient",
             )
         largest = max(largest, float(relative[step]))
     return largest
@@ -177,9 +182,10 @@ def speed_of(comparison, variant: str, at_least: float, profile: str) -> Speed:
     if not 0 < ratio.low <= ratio.median <= ratio.high < math.inf:
         raise CheckFailed(
             "A measurement is a finite interval around its median.",
+            wrong=f"The measured interval of {variant!r} is no finite interval around its median.",
             expected="0 < low <= median <= high",
             received=f"{ratio.low}, {ratio.median}, {ratio.high}",
-            next_step="run the measurement again on a quieter machine",
+            cure="run the measurement again on a quieter machine",
         )
     verdict = NOT_JUDGED if profile == "tiny" else comparison.verdict(variant, at_least)
     return Speed(variant, at_least, ratio.median, ratio.low, ratio.high, verdict)

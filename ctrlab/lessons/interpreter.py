@@ -22,9 +22,10 @@ def require_no_loop(function: Callable, *inputs, of: str, many: int, most: int) 
     if steps > most:
         raise CheckFailed(
             f"Budget: no loop over {of}, so NumPy does the work and not the interpreter.",
+            wrong=f"Python ran more than {most:,} lines and calls for {many:,} {of}.",
             expected=f"at most {most:,} lines and calls of Python for {many:,} {of}",
             received="more",
-            next_step="use whole arrays",
+            cure="use whole arrays",
         )
 
 

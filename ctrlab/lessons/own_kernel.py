@@ -18,16 +18,18 @@ def on_own(kernel: str, answer: Callable) -> Callable:
     if kernel in kernel_swap.refused():
         raise CheckFailed(
             "The check judges your last %%kernel cell.",
+            wrong="Your last %%kernel cell was refused.",
             expected="a cell that was taken",
             received="one that was refused" + ("; your earlier kernel is in use" if kernel in kernel_swap.swapped() else ""),
-            next_step="mend the cell, run it, then run this check again",
+            cure="mend the cell, run it, then run this check again",
         )
     if kernel not in kernel_swap.swapped():
         raise CheckFailed(
             "The op runs on your kernel.",
+            wrong="Our kernel is in place, and not yours.",
             expected="a kernel of yours in place",
             received="ours",
-            next_step="run the %%kernel cell; it is swapped in when it compiles and is right",
+            cure="run the %%kernel cell; it is swapped in when it compiles and is right",
         )
     watched = False
 
@@ -53,9 +55,10 @@ def counts(kernel: str, call: Callable[[], object]) -> Counts:
     if not found.blocks:
         raise CheckFailed(
             "The op runs on your kernel.",
+            wrong=f"The answer did not call ctrlab_{kernel}.",
             expected=f"calls of ctrlab_{kernel}",
             received="none",
-            next_step="give the check the op's .fused: its other ways, .baseline and .best_stock, run on no kernel",
+            cure="give the check the op's .fused: its other ways, .baseline and .best_stock, run on no kernel",
         )
     return found
 
@@ -68,6 +71,7 @@ def require_no_allocation(kernel: str, answer: Callable, questions: Sequence[tup
     if made:
         raise CheckFailed(
             "Budget: nothing is allocated in the kernel.",
+            wrong=f"The kernel allocates memory, {made} times for {sizes}.",
             expected="no call of malloc, new or mmap, and no container that grows",
             received=f"{made} for {sizes}",
             next_step=next_step,

@@ -13,7 +13,7 @@ from ctrlab import profiles
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.lessons import check as checking
 from ctrlab.lessons import course, gate, notebook, places
-from ctrlab.lessons.check import Unanswered
+from ctrlab.lessons.check import CheckFailed, Unanswered
 from ctrlab.lessons.outcome import Outcome
 from ctrlab.lessons.progress import Record, Store, Verdict
 from ctrlab.profiling import doctor
@@ -81,6 +81,7 @@ class Lab:
         self._record = self.store.load(lesson)
         self._passed: dict[int, tuple[Callable, object]] = {}  # answer, and its code then
         self._solutions: set[int] = set()
+        self._refused: set[int] = set()  # exercises of which an answer was refused
         self._verdict: Verdict | None = None
 
     def size(self, whole: int) -> int:
@@ -120,14 +121,19 @@ class Lab:
             display(Outcome(name, said, came, if_less, if_more, how))
 
     def check(self, exercise: int, answer: Callable) -> None:
-        """Judge an answer on fresh random and adversarial inputs. A wrong answer takes back the pass of an earlier one.
+        """Judge an answer on fresh random and adversarial inputs. A wrong answer takes back the pass of an earlier one. The first
+        refusal says what is wrong, and each later one what to try, too.
 
         Raises:
             CheckFailed: the answer is wrong. Unanswered: it is still the stub.
         """
         try:
             checking.run(self.lesson, exercise, answer)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, CheckFailed):
+                if exercise in self._refused:
+                    error.tell()
+                self._refused.add(exercise)
             self._verdict = None
             self._passed.pop(exercise, None)
             self._keep(lambda record: record.take_back(exercise))

@@ -48,12 +48,15 @@ def test_close_refuses(received):
         require(received, [1.0, 2.0])
 
 
-def test_a_failure_says_rule_expected_received_index_and_next_step():
+def test_a_failure_says_what_is_wrong_and_at_the_second_time_the_next_step():
     with pytest.raises(CheckFailed) as failure:
         require(np.float32([[1, 2, 3], [4, 5, 7]]), [[1, 2, 3], [4, 5, 6]])
     found = failure.value
     assert (found.expected, found.received, found.index, found.next_step) == (6.0, 7.0, "row 1, column 2", "think")
-    assert "expected 6.0" in str(found) and "try      think" in str(found)
+    assert str(found).startswith("1 of 6 values differ, by 0.1 of the whole") and "expected 6.0" in str(found)
+    assert check.FIRST_TRY in str(found) and "think" not in str(found)
+    found.tell()
+    assert "try      think" in str(found) and check.FIRST_TRY not in str(found)
     assert found._render_traceback_() == [f"CheckFailed: {found}"]
 
 

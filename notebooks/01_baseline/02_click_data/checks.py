@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.lessons.budget import Budget
-from ctrlab.lessons.exercise import Close, Exercise, NoLoop, Number
+from ctrlab.lessons.exercise import Close, Exercise, Number
+from ctrlab.lessons.limits import NoLoop, Traced
 
 TOLERANCE = 1e-6
 MOST_STEPS = 5_000  # of the interpreter, lines and calls; polyfit itself takes some hundred
@@ -82,13 +82,22 @@ def joined(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]], str
     yield "a stretch from the middle of a longer text, so offsets[0] is not 0", rows, "a;b;", ";c"
 
 
-def one_pass(answer: Callable, rng: np.random.Generator) -> None:
-    text, offsets = packed(random_lists(rng, 60, 6))
-    rule = "one pass over the text: no tensor longer than it, no loop over rows, in Python or in the graph"
-    step = "tf.cumsum over (text == ord(';')) tells of every byte how many separators came until there"
-    Budget(rule, largest_elements=len(text) + 1).enforce(answer, text, offsets, next_step=step)
+ENTRIES = 200
 
 
+def same_length(rng: np.random.Generator) -> tuple[tf.Tensor, tf.Tensor]:
+    """Texts of LETTERS bytes in all."""
+    return packed([["abcde"] * n for n in rng.permutation(np.repeat([0, 3, 7], ENTRIES // 10))])
+
+
+LETTERS = ENTRIES // 10 * (3 * 5 + 2 + 7 * 5 + 6)
+ONE_PASS = Traced(
+    rule="one pass over the text: no tensor longer than it, no loop over rows, in Python or in the graph",
+    largest_elements=LETTERS + 1,
+    on=same_length,
+    of=f"{3 * (ENTRIES // 10)} texts of {LETTERS:,} bytes in all",
+    next_step="tf.cumsum over (text == ord(';')) tells of every byte how many separators came until there",
+)
 CHECKS = {
     1: Exercise(
         asks="zipf_exponent(counts, least): int64 [V] in any order -> float, nan where fewer than two ids are left",
@@ -109,7 +118,7 @@ CHECKS = {
         reference=lambda rows, before, behind: splits_of(rows),
         given=packed,
         compare=Close("a row has one entry more than separators between its offsets, but an empty text has none", dtype=np.int64),
-        limits=[one_pass],
+        limits=[ONE_PASS],
         afterwards=lambda rng: [("300 rows", random_lists(rng, 300, 6), "", "")],
     ),
 }

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ctrlab.lessons.exercise import Close, Exercise, NoLoop, Number, Peak, Traced, tensors
+from ctrlab.lessons.exercise import Close, Exercise, Number, tensors
+from ctrlab.lessons.limits import NoLoop, Peak, Traced
 
 MANY = 6_000
 MOST_STEPS = 2_000  # of the interpreter, lines and calls
@@ -79,8 +80,10 @@ CHECKS = {
         compare=Close(PAIRS),
         limits=[
             Traced(
-                "no pairs are made: no tensor above the size of v",
+                "no pairs are made: work for each field, not for each pair, and no tensor above the size of v",
                 largest_elements=16 * 100 * 8,
+                most_ops=10 * 100,
+                of="16 rows of 100 vectors of 8 numbers",
                 on=lambda rng: tensors(vectors(rng, 16, 100, 8)),
                 next_step=PAIRS,
             )

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ctrlab.lessons.exercise import Close, Exercise, NoLoop, Number, Peak
+from ctrlab.lessons.exercise import Close, Exercise, Number
+from ctrlab.lessons.limits import NoLoop, Peak
 
 MANY = 2_000
 MOST_STEPS = 400  # of the interpreter, lines and calls

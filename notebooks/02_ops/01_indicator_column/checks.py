@@ -8,7 +8,8 @@ from itertools import chain
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.lessons.exercise import Close, Exercise, Traced
+from ctrlab.lessons.exercise import Close, Exercise
+from ctrlab.lessons.limits import Traced
 from ctrlab.ops import indicator
 
 ROWS, SIZE, LONGEST = 64, 1_000, 20
@@ -68,9 +69,10 @@ def batches(rng: np.random.Generator) -> Iterator[tuple]:
 
 
 BUDGET = Traced(
-    rule="the largest tensor is the [B, V] result itself, made once; no [B, L, V]",
+    rule="the largest tensors are zeros [B, V] and the result; no [B, L, V]",
     largest_elements=ROWS * SIZE,
-    bytes=2 * 4 * ROWS * SIZE - 1,
+    bytes=3 * 4 * ROWS * SIZE - 1,
+    of=f"{ROWS} bags of up to {LONGEST} ids and V = {SIZE:,}",
     ops={"OneHot": 0},
     on=lambda rng: (ragged(random_bags(rng, ROWS, SIZE, LONGEST)), SIZE),
     next_step="tf.scatter_nd(indices, ones, [B, V]) makes nothing else of that size",

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.lessons.exercise import Close, Each, Exercise, Traced, tensors
+from ctrlab.lessons.exercise import Close, Each, Exercise, tensors
+from ctrlab.lessons.limits import Traced
 from ctrlab.ops import lookup
 from ctrlab.ops.lookup import Layout
 from ctrlab.ops.references import merge
@@ -72,6 +73,7 @@ BUDGET = Traced(
     largest_elements=IDS * DIM,
     bytes=4 * 4 * IDS * DIM,
     on=lambda rng: (tf.constant(rng.integers(0, ROWS, IDS)), tf.zeros((IDS, DIM))),
+    of=f"{IDS} ids below {ROWS:,} with rows of {DIM}",
     next_step="a segment sum makes [u, D]; nothing of the table's size is needed",
 )
 CHECKS = {

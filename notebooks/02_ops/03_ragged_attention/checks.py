@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.lessons.exercise import Close, Exercise, NoAllocation, Traced, tensors
+from ctrlab.lessons.exercise import Close, Exercise, tensors
+from ctrlab.lessons.limits import NoAllocation, Traced
 from ctrlab.ops import attention
 from ctrlab.ops.events import Events
 
@@ -66,6 +67,7 @@ BUDGET = Traced(
     rule="the widest thing is the first layer's [N, units]; no [N, 4C], and nothing of [B, T]",
     largest_elements=sum(LENGTHS) * UNITS[0],
     on=lambda rng: tensors(*batch(rng, LENGTHS, WIDTH, UNITS)),
+    of=f"N = {sum(LENGTHS)} events in B = {len(LENGTHS)} rows, C = {WIDTH} and layers of {', '.join(map(str, UNITS))} units",
     next_step="split the first kernel into its four parts instead of joining four inputs",
 )
 CHECKS = {

@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.check import CheckFailed, require_close
-from ctrlab.lessons.exercise import Close, Exercise, NoAllocation, Traced
+from ctrlab.lessons.exercise import Close, Exercise
+from ctrlab.lessons.limits import NoAllocation, Traced
 from ctrlab.ops import gru
 from ctrlab.ops.events import Events
 
@@ -92,6 +93,7 @@ BUDGET = Traced(
     largest_elements=ROWS,
     ops={"TopK": 1, "Unique": 0},
     on=lambda rng: (tf.constant(rng.integers(0, 50, ROWS), tf.int64), BLOCK),
+    of=f"{ROWS:,} rows in blocks of {BLOCK}",
     next_step="sort once; sorted[::size] has the longest row of each block",
 )
 CHECKS = {

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ctrlab.lessons.exercise import Close, Exercise, Traced, tensors
+from ctrlab.lessons.exercise import Close, Exercise, tensors
+from ctrlab.lessons.limits import Traced
 
 POSITIONS, HIDDEN = 300, 16
 
@@ -78,14 +79,16 @@ def batches(rng: np.random.Generator) -> Iterator[tuple]:
 
 CELL_BUDGET = Traced(
     rule="two products, as in the GRU",
-    ops={"MatMul": 2, "Einsum": 0, "Sigmoid": 1, "Tanh": 1},
+    ops={"MatMul|Einsum": 2, "Sigmoid": 1, "Tanh": 1},
     on=lambda rng: tensors(*next(cells(rng))[1:]),
+    of="one position of a small batch",
     next_step="one product for both gates, one for the candidate",
 )
 GRADIENT_BUDGET = Traced(
     rule="all positions at once: no loop, no [B, T, H], nothing larger than [N + 1, H]",
     largest_elements=(POSITIONS + 1) * HIDDEN,
     ops={"MatMul": 0, "Einsum": 0},
+    of=f"N = {POSITIONS} positions in 60 rows and H = {HIDDEN}",
     on=lambda rng: tensors(*histories(rng, rng.multinomial(POSITIONS, np.full(60, 1 / 60)).tolist(), HIDDEN)),
     next_step="shift the outputs by one and set row starts to 0",
 )

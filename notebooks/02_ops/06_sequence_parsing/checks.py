@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.check import CheckFailed
-from ctrlab.lessons.exercise import Close, Exercise, Ragged, Traced
+from ctrlab.lessons.exercise import Close, Exercise, Ragged
+from ctrlab.lessons.limits import Traced
 from ctrlab.ops.parsing import ids, numbers
 from ctrlab.schema import MultiHot, Numeric, NumericList
 
@@ -92,6 +93,7 @@ def refuses_no_number(answer: Callable, rng: np.random.Generator) -> None:
 ONE_CHAIN = Traced(
     rule="one split and one hash for all columns",
     ops={"StringSplit": 1, "StringToHashBucket": 1},
+    of="6 columns of 16 texts",
     on=lambda rng: ([tf.constant([_list(rng, ";") for _ in range(16)]) for _ in range(6)], ";", 1_000),
     next_step="tf.concat(columns, axis=0), before the split",
 )
@@ -99,6 +101,7 @@ NO_STRINGS = Traced(
     rule="no string is made: no split in the graph",
     ops={"StringSplit": 0, "StringToNumber": 0},
     on=lambda rng: ([NumericList("price")], [tf.constant(["1;2"])]),
+    of="one column",
     next_step="answer with numbers.fused",
 )
 CHECKS = {

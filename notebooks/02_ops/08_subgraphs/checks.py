@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ctrlab.lessons.exercise import Close, Exercise, Traced, tensors
+from ctrlab.lessons.exercise import Close, Exercise, tensors
+from ctrlab.lessons.limits import Traced
 from ctrlab.ops import batch_norm
 
 ROWS, COLUMNS = 128, 64
@@ -64,6 +65,7 @@ BUDGET = Traced(
     # The vectors, sums and constants of a careful answer take less than one tensor of [B, n] more.
     bytes=8 * 4 * ROWS * COLUMNS - 1,
     on=large,
+    of=f"B = {ROWS} rows of n = {COLUMNS}",
     next_step="multiply vectors with vectors first; keep a - mean, and put inverse into the vectors",
 )
 CHECKS = {

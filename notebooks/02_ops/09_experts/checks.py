@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from ctrlab.lessons.exercise import Close, Each, Exercise, NoAllocation, Traced
+from ctrlab.lessons.exercise import Close, Each, Exercise
+from ctrlab.lessons.limits import NoAllocation, Traced
 from ctrlab.ops import mixture
 
 ROWS, INPUTS, OUTPUTS, EXPERTS, TASKS = 32, 24, 16, 4, 2
@@ -65,7 +66,8 @@ def few_and_many(rng: np.random.Generator) -> list[tuple]:
 BUDGET = Traced(
     rule="one matrix product in all, and no tensor larger than its result or its kernel",
     largest_elements=max(ROWS, INPUTS) * WIDTH,
-    ops={"MatMul": 1, "Einsum": 0, "Conv": 0},
+    ops={"MatMul|Einsum|Conv": 1},
+    of=f"B = {ROWS}, I = {INPUTS}, O = {OUTPUTS}, E = {EXPERTS} and K = {TASKS}",
     on=lambda rng: layer(rng, ROWS, INPUTS, OUTPUTS, EXPERTS, TASKS),
     next_step="put the kernels side by side, [I, E * O + K * E], and multiply once",
 )

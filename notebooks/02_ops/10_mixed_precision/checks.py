@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from ctrlab.lessons.budget import spend
 from ctrlab.lessons.check import CheckFailed
-from ctrlab.lessons.exercise import Close, Exercise, Traced, tensors
+from ctrlab.lessons.exercise import Close, Exercise, tensors
+from ctrlab.lessons.limits import Stated, Traced
 
 ROWS, INPUTS, UNITS = 32, 24, 16
+PRODUCT = "MatMul|Einsum"
 HALF = 2e-2  # norm-wise; bfloat16 rounds at 2^-8 = 4e-3, here a few times in a row
 
 
@@ -41,6 +45,17 @@ def layer_of(x, kernel, bias) -> np.ndarray:
     return np.maximum(x @ kernel + bias, 0).astype(np.float32)
 
 
+def layer_in(dtype: tf.DType | None = None, relu: bool = True, biased: bool = True) -> Callable:
+    """A mistake: a layer in another type, or without one of its parts."""
+
+    def made(x, kernel, bias) -> tuple[np.ndarray, None]:
+        x, kernel, bias = (tf.cast(t, dtype or tf.bfloat16) for t in (x, kernel, bias if biased else np.zeros_like(bias)))
+        out = tf.cast(tf.matmul(x, kernel) + bias, tf.float32).numpy()
+        return np.maximum(out, 0) if relu else out, None
+
+    return made
+
+
 def with_gradients(answer: Callable) -> Callable:
     """The answer and its gradients: result, [d_x, d_kernel, d_bias]."""
 
@@ -69,13 +84,14 @@ def of_layer(rng: np.random.Generator) -> tuple:
 
 
 def multiplies_bfloat16(answer: Callable, rng: np.random.Generator) -> None:
-    graph = tf.function(answer).get_concrete_function(*of_layer(rng)).graph
-    types = [op.outputs[0].dtype.name for op in graph.get_operations() if op.type == "MatMul"]
-    if types != ["bfloat16"]:
+    dtypes = spend(answer, *of_layer(rng)).dtypes
+    found = ", ".join(sorted({dtype for op, of_op in dtypes.items() if re.search(PRODUCT, op) for dtype in of_op}))
+    if found != "bfloat16":
         raise CheckFailed(
             "The product runs in bfloat16.",
-            expected="a MatMul in bfloat16",
-            received=types or "no MatMul",
+            wrong=f"The product runs in {found}." if found else "The graph has no matrix product.",
+            expected="a product in bfloat16",
+            received=found or "no product",
             next_step="cast both factors before the product",
         )
 
@@ -118,17 +134,41 @@ def moved(weight, gradient, rate, clip) -> tuple[np.ndarray, np.ndarray]:
     return new, new - weight
 
 
+def update_without_clip(weight, gradient, rate, clip) -> tuple[np.ndarray, np.ndarray]:
+    """A mistake: the gradient as it came."""
+    return moved(weight, gradient, rate, np.inf)
+
+
+def update_by_value(weight, gradient, rate, clip) -> tuple[np.ndarray, np.ndarray]:
+    """A mistake: each number is cut off, and not the norm."""
+    return moved(weight, np.clip(gradient, -clip, clip), rate, np.inf)
+
+
+def update_by_rounded_norm(weight, gradient, rate, clip) -> tuple[np.ndarray, np.ndarray]:
+    """A mistake: the gradient is clipped before its cast."""
+    clipped = tf.cast(tf.clip_by_norm(tf.cast(gradient, tf.bfloat16), clip), tf.float32).numpy()
+    return moved(weight, clipped, rate, np.inf)
+
+
+def update_in_bfloat16(weight, gradient, rate, clip) -> tuple[np.ndarray, np.ndarray]:
+    """A mistake: the new weight is rounded, too."""
+    new = rounded(update_of(weight, gradient, rate, clip))
+    return new, new - weight
+
+
 CAST = "cast the gradient to float32 first; then the norm of all its entries, then the scale"
 LAYER = Traced(
-    rule="one MatMul, in bfloat16, and four casts",
-    ops={"MatMul": 1, "Cast": 4, "Einsum": 0, "XlaDot": 0},
+    rule="one matrix product, in bfloat16, and four casts",
+    ops={PRODUCT: 1, "Cast": 4},
     on=of_layer,
+    of=f"B = {ROWS}, I = {INPUTS} and O = {UNITS}",
     next_step="tf.matmul of two bfloat16 tensors; cast x, kernel, bias, and the result",
 )
 UPDATE = Traced(
     rule="one cast, and nothing else in bfloat16",
     ops={"Cast": 1},
     on=lambda rng: (tf.ones([8, 8]), tf.ones([8, 8], tf.bfloat16), 0.1, 5.0),
+    of="8 x 8 weights",
     next_step="one tf.cast of the gradient",
 )
 CHECKS = {
@@ -138,8 +178,13 @@ CHECKS = {
         reference=lambda *inputs: (layer_of(*inputs), None),
         given=tensors,
         ask=with_gradients,
-        compare={"result": Close("cast in, compute, cast out; bfloat16, not float16", rtol=HALF), "gradients": in_float32},
-        limits=[LAYER, multiplies_bfloat16],
+        compare={"result": Close("cast in, compute, cast out", rtol=HALF), "gradients": in_float32},
+        mistakes={
+            "This is a layer in float16, whose range is too small for it": layer_in(tf.float16),
+            "This is a layer without its ReLU": layer_in(relu=False),
+            "This is a layer without its bias": layer_in(biased=False),
+        },
+        limits=[LAYER, Stated("the product in bfloat16", multiplies_bfloat16)],
     ),
     2: Exercise(
         asks="clipped_update(weight, gradient, rate, clip): float32 and bfloat16 of one shape -> the new weight, float32",
@@ -148,6 +193,12 @@ CHECKS = {
         given=lambda weight, gradient, *rest: (tf.constant(weight), tf.cast(gradient, tf.bfloat16), *rest),
         ask=with_move,
         compare={"weight": Close(CAST, rtol=1e-6), "the move alone": Close(CAST, rtol=1e-3)},
+        mistakes={
+            "The gradient is not clipped": update_without_clip,
+            "Each number is cut off at `clip`, and not the norm": update_by_value,
+            "The gradient is clipped in bfloat16, before its cast": update_by_rounded_norm,
+            "The new weight is rounded to bfloat16": update_in_bfloat16,
+        },
         limits=[UPDATE],
     ),
 }

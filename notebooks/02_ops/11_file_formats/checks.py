@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ctrlab.lessons.check import CheckFailed, call, require_close
-from ctrlab.lessons.exercise import Exercise, Peak, Ragged
+from ctrlab.lessons.exercise import Exercise, Ragged
+from ctrlab.lessons.limits import Peak, stated
 
 FOOTER_BYTES = 1 << 16  # what pyarrow reads at a file's end to find its columns
 LARGE = 20_000
@@ -40,6 +41,11 @@ def wide_table(rng: np.random.Generator, rows: int) -> pa.Table:
     return pa.table(columns | {"id": rng.integers(0, 1 << 31, rows).astype(np.int32)})
 
 
+WIDE_ROWS = 10 * LARGE
+MOST_READ = 2 * 4 * WIDE_ROWS * 11 // 10 + FOOTER_BYTES
+
+
+@stated(f"for 2 of 21 columns of {WIDE_ROWS:,} rows, at most {MOST_READ:,} bytes read, and no array that owns memory")
 def check_columns(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `columns_of(file, names)` yields {name: array} for each row group."""
     groups = {"two whole groups and a tail": (250, 100), "one group": (40, 64), "groups of one row": (3, 1)}
@@ -60,14 +66,13 @@ def check_columns(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _enforce_bytes(answer: Callable, rng: np.random.Generator) -> None:
-    table = wide_table(rng, 10 * LARGE)
+    table = wide_table(rng, WIDE_ROWS)
     file, names = parquet(table, 4 * LARGE), ["c3", "id"]
     arrays = [array for entry in answer(file, names) for array in entry.values()]
-    most = 2 * 4 * len(table) * 11 // 10 + FOOTER_BYTES
-    if file.bytes_read > most:
+    if file.bytes_read > MOST_READ:
         raise CheckFailed(
             "Budget: only the named columns leave the file.",
-            expected=f"at most {most:,} bytes read",
+            expected=f"at most {MOST_READ:,} bytes read",
             received=f"{file.bytes_read:,}",
             next_step="read_row_group takes columns=",
         )

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.limits import stated
 
 PATIENCE = 5.0  # seconds until something that should happen by itself counts as not happening
 
@@ -66,6 +67,7 @@ def text(row: tf.Tensor) -> str:
     return row.numpy().decode()
 
 
+@stated("when one batch was taken, at least 3 are parsed; at least 2 calls of `parse` run at once")
 def check_feed(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `feed(lines, parse, batch_size)` -> batches of parsed rows in the order of the lines."""
     for rows, size in ((10, 4), (8, 4), (1, 3), (0, 2), (int(rng.integers(20, 40)), int(rng.integers(1, 6)))):

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from ctrlab.lessons.check import CheckFailed, call
 from ctrlab.lessons.exercise import Exercise, Same
+from ctrlab.lessons.limits import stated
 from ctrlab.profiling.machine import cores
 from ctrlab.profiling.timing import CONFIDENCE, Interval, now
 
@@ -38,6 +39,7 @@ def batches(count: int, first: int) -> tf.data.Dataset:
     return tf.data.Dataset.range(first, first + count).map(lambda i: (i * tf.constant([1, 10, 100], tf.int64), i))
 
 
+@stated("after the first batch was taken, at least `depth` more are encoded, and at most `depth` + 4 + twice the machine's cores")
 def check_staged(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `staged(batches, encode, depth)` -> a dataset of (encode(features), labels)."""
     for count, depth in ((0, 2), (1, 3), (int(rng.integers(30, 60)), int(rng.integers(1, 5)))):

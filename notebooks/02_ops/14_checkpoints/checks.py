@@ -11,6 +11,7 @@ import numpy as np
 
 from ctrlab.lessons.check import CheckFailed, call, require_close
 from ctrlab.lessons.exercise import Close, Each, Exercise
+from ctrlab.lessons.limits import stated
 
 PATIENCE = 5.0  # seconds that a save may take to come back; it copies a few kilobytes
 BUDGET_BYTES = 64 * 1024
@@ -38,6 +39,7 @@ def state(rng: np.random.Generator, rows: int = 40) -> dict[str, np.ndarray]:
     }
 
 
+@stated(f"at most {BUDGET_BYTES:,} bytes of new memory for a state of some megabytes; the call is back within {PATIENCE:g} s")
 def check_save(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `save(sources, buffers, write, thread, pending)` -> the Future of the write."""
     with ThreadPoolExecutor(1) as thread:

@@ -8,17 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from ctrlab.lessons.topics.several_workers.ring_in_threads import run_to_the_end
 
-from ctrlab.lessons.budget import Budget
+from ctrlab.lessons.budget import FREE, MOST_OPS, Budget
 from ctrlab.lessons.check import CheckFailed, call, require_close
 from ctrlab.lessons.exercise import Exercise, tensors
 from ctrlab.lessons.interleaving import Condition, Threads
+from ctrlab.lessons.limits import Stated
 
 ROUND = "in each round: send the sum that you have, receive another one, add your own chunk of that number to it"
 ORDER = "worker w begins with chunk w; what arrives in the first round is chunk w - 1, then w - 2; numbers are mod W"
 NO_LOOP = "counts[:, None] has a share per row of [W, n]; tf.reduce_sum(..., 0) adds the rows of all workers"
 SHARES = "weigh each worker's mean by its share of the rows, counts / sum(counts)"
 KINDS = "chunks are float32 arrays; messages and the result are, too. `.astype(np.float32)` makes one of any array"
-ROUNDED = "it is nearly right: send and add float32, since fewer bits round"
+ROUNDED = "it is nearly right: of which type are the chunks that you send, and the sum?"
 WHOLE = "return the sum itself: in the lesson, losses were divided by the rows of all workers before"
 BETWEEN = "each worker's variance, plus the square of its mean's distance from the whole mean; both weighed by its share"
 
@@ -172,6 +173,12 @@ def _gradients(rng: np.random.Generator) -> Iterator[tuple[str, list[list[np.nda
         yield f"{workers} workers by chance", drawn(workers, int(rng.integers(0, 30)))
 
 
+FEW_OPS = (
+    f"at most {MOST_OPS} ops, as many for 4 workers and 16 columns as for 2 and 4; no tensor above [W, n]; {FREE}; "
+    "no loop or branch in the graph"
+)
+
+
 def require_few_ops(answer: Callable, rng: np.random.Generator) -> None:
     """Refuses loops that Python unrolls: they take more ops for more workers or columns."""
     import tensorflow as tf
@@ -179,7 +186,7 @@ def require_few_ops(answer: Callable, rng: np.random.Generator) -> None:
     ops = []
     for counts, columns in (([40, 1, 7, 0], 16), ([3, 0], 4)):
         given = [tf.constant(each, tf.float32) for each in _drawn(rng, counts, columns)]
-        budget = Budget("a few ops on [W, n]", largest_elements=len(counts) * columns, ops={"Sum": 5, "Mean": 2})
+        budget = Budget("a few ops on [W, n]", largest_elements=len(counts) * columns)
         ops.append(budget.enforce(answer, *given, next_step=NO_LOOP).ops.total())
     if ops[0] != ops[1]:
         raise CheckFailed(
@@ -284,7 +291,7 @@ CHECKS = {
             "mean": near(lambda counts, means, variances: np.abs(means).max(0), SHARES),
             "variance": near(lambda counts, means, variances: variances.max(0), BETWEEN),
         },
-        limits=[require_gradients, require_few_ops],
+        limits=[require_gradients, Stated(FEW_OPS, require_few_ops)],
         run_it=SHARES,
     ),
 }

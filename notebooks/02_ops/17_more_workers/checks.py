@@ -11,7 +11,7 @@ import numpy as np
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.exercise import Exercise
-from ctrlab.lessons.limits import NoLoop
+from ctrlab.lessons.limits import NoLoop, Stated
 
 STEPS = "three workers take four steps: count those of W workers, and the bytes that one of them sends in one step"
 ARRAYS = "use +, -, * and / on whole arrays: no loop and no `if` about the number of workers"
@@ -208,6 +208,7 @@ CHECKS = {
         cases=lambda rng: ((case, Trial(table), len(table), slack) for case, table, slack in _steps(rng)),
         reference=lambda trial, most, slack: reference_fewest(trial.seconds, slack),
         compare=fewest_and_few_asked,
+        limits=[Stated("at most 3 log2(`most`) + 5 calls of `seconds`, rounded up, each for another w")],
         run_it=SEARCH,
     ),
 }

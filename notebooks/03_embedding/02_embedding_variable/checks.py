@@ -9,7 +9,8 @@ import numpy as np
 from ctrlab.embedding.initial_values import hash_keys, initial_values
 from ctrlab.embedding.options import Initializer
 from ctrlab.lessons.check import CheckFailed, call, require_close
-from ctrlab.lessons.exercise import Close, Exercise, NoLoop
+from ctrlab.lessons.exercise import Close, Exercise
+from ctrlab.lessons.limits import NoLoop, stated
 
 ENDS = (-1, 0, np.iinfo(np.int64).min, np.iinfo(np.int64).max)
 FREE = -1
@@ -82,6 +83,7 @@ def tables(rng: np.random.Generator) -> Iterator[tuple[str, int, list[np.ndarray
     yield "a batch without keys", 8, [np.zeros(0, np.int64), np.array([5])]
 
 
+@stated(f"at most {READS} times the reads of a search that ends there, and 2 more per key")
 def check_table(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `find_or_make(keys, homes, table, refs, made)` -> each key's row; new keys get rows and places."""
     for case, size, batches in tables(rng):

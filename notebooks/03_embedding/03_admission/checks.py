@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ctrlab.lessons.check import CheckFailed, call
-from ctrlab.lessons.exercise import Close, Exercise, NoLoop
+from ctrlab.lessons.exercise import Close, Exercise
+from ctrlab.lessons.limits import NoLoop, Stated
 
 FULL = 255
 MOST_STEPS = 200  # of the interpreter, lines and calls
@@ -144,6 +145,6 @@ CHECKS = {
                 dtype=np.int64,
             ),
         },
-        limits=[lambda answer, rng: NO_LOOP(with_counters(answer), rng)],
+        limits=[Stated(NO_LOOP.says(), lambda answer, rng: NO_LOOP(with_counters(answer), rng))],
     ),
 }

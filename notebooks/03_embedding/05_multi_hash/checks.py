@@ -11,7 +11,8 @@ from ctrlab.embedding import multihash
 from ctrlab.embedding.choices import BinaryCode, QuotientRemainder
 from ctrlab.embedding.multihash import Parts
 from ctrlab.lessons.check import CheckFailed
-from ctrlab.lessons.exercise import Close, Each, Exercise, Traced, tensors
+from ctrlab.lessons.exercise import Close, Each, Exercise, tensors
+from ctrlab.lessons.limits import Traced
 from ctrlab.schema import RAW_IDS
 
 IDS = 256
@@ -89,6 +90,7 @@ def exercise(asks: str, cut: Cut, gathers: int, width: int, step: str) -> Exerci
         ops={"Gather": gathers},
         largest_elements=width * IDS,
         on=large,
+        of=f"{IDS} ids",
         next_step="one tf.gather a table",
     )
     return Exercise(

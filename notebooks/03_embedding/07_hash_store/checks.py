@@ -18,6 +18,7 @@ from unittest import mock
 import numpy as np
 
 from ctrlab.lessons.check import CheckFailed, call
+from ctrlab.lessons.limits import stated
 
 HEAD = struct.Struct("<IIQq")
 EXTREMES = (-(2**63), -1, 0, 2**63 - 1)
@@ -111,6 +112,7 @@ def _require_one_look(answer: Callable, rng: np.random.Generator) -> None:
         )
 
 
+@stated("no more bytes given to `zlib.crc32` than the file has. The error's text has the byte, and at most five other numbers")
 def check_recover(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `recover(data, row_bytes)` -> ({key: offset of its row's record}, bytes of whole records)."""
     for case, data, row_bytes in files(rng):
@@ -239,6 +241,7 @@ def _with_garbage(count: int, dead: int) -> Segments:
     return [full, [*newer, *((200 + n, 0, b"c") for n in range(count))]]
 
 
+@stated("at most 1 / `limit` - 1 copies for each record that was written")
 def check_compact(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: `compact(segments, limit)` -> None, or (the segment to remove, its records to copy)."""
     third = 1 / 3

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ctrlab.lessons.exercise import Close, Exercise, NoLoop, Number, Peak
+from ctrlab.lessons.exercise import Close, Exercise, Number
+from ctrlab.lessons.limits import NoLoop, Peak
 
 MANY, SETTINGS = 50_000, 400
 BUDGET_BYTES = 4_000_000  # a few arrays of MANY numbers; a table of MANY times SETTINGS would be 20 MB even in bits of one byte

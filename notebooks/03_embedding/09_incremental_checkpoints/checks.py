@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ctrlab.lessons.check import CheckFailed
-from ctrlab.lessons.exercise import Exercise, NoLoop, Same
+from ctrlab.lessons.exercise import Exercise, Same
+from ctrlab.lessons.limits import NoLoop
 
 DIM = 3  # of most tables
 MANY = 3_000

@@ -13,7 +13,8 @@ from ctrlab.lessons.topics.shards.whole_arrays import WholeArray
 
 from ctrlab.data.splitmix import mix
 from ctrlab.lessons.check import CheckFailed, parts
-from ctrlab.lessons.exercise import Close, Exercise, Peak
+from ctrlab.lessons.exercise import Close, Exercise
+from ctrlab.lessons.limits import Peak, Stated
 
 DISTINCT = "np.unique(ids, return_inverse=True) gives the distinct keys, and for each id the place of its key among them"
 ORDER = "the keys of owner 0 come first, then those of owner 1; place counts along them: np.concatenate(keys)[place] is ids"
@@ -272,7 +273,10 @@ CHECKS = {
             "ids or keys", lambda ids, workers, owner: LINES + 20 * workers, f"{DISTINCT}; a loop over the workers is fine"
         ),
         compare=right_keys_and_places,
-        limits=[linear(lambda rng: (_twice(rng), 2, _by_hash(rng)), DISTINCT)],
+        limits=[
+            linear(lambda rng: (_twice(rng), 2, _by_hash(rng)), DISTINCT),
+            Stated(f"at most {LINES} lines that Python runs in your cell, and 20 more per worker"),
+        ],
         afterwards=_large_batches,
         run_it=DISTINCT,
     ),
@@ -285,7 +289,10 @@ CHECKS = {
             "distinct": Close("each key is there once, rising: np.unique(keys, return_inverse=True) sorts them", dtype=np.int64),
             "sums": same_sums,
         },
-        limits=[linear(lambda rng: _drawn(rng, _twice(rng)), SUM)],
+        limits=[
+            linear(lambda rng: _drawn(rng, _twice(rng)), SUM),
+            Stated(f"at most {LINES} lines that Python runs in your cell"),
+        ],
         afterwards=lambda rng: [("what comes to an owner in a step", *_drawn(rng, _popular(rng, MANY), 16))],
         run_it=SUM,
     ),

@@ -15,6 +15,7 @@ import numpy as np
 from ctrlab.lessons.check import CheckFailed, call, parts
 from ctrlab.lessons.interleaving import Condition, Stuck, Threads, every_order
 from ctrlab.lessons.interpreter import peak_of
+from ctrlab.lessons.limits import stated
 
 ENDS = (-(2**63), 2**63 - 1)
 MOST_BYTES = 200_000
@@ -42,6 +43,7 @@ class Reference:
         self.changed = {key: last for key, last in self.changed.items() if last >= number}
 
 
+@stated(f"at most {MOST_BYTES:,} bytes for a log of 100 keys that change {ROUNDS} times")
 def check_log(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `ChangeLog()` with `note(keys)`, `cut()` -> (number, keys) and `confirm(number)`."""
     for case, ops in _lives(rng):

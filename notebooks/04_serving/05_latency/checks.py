@@ -12,6 +12,7 @@ from ctrlab.lessons.topics.latency.stalls import Pause, SimulatedLine
 
 from ctrlab.errors import CtrlabError
 from ctrlab.lessons.check import CheckFailed, call, parts
+from ctrlab.lessons.limits import stated
 
 PRECISION = 1.08
 PERCENT = 99
@@ -39,6 +40,7 @@ def reference_latencies(
     return sent, took
 
 
+@stated("at most three calls of `line.wait` per request, and 10 more")
 def check_open_loop(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `open_loop(due, line)` sends each request when it is due, and yields (number, latency from then)."""
     for case, due, service, options in _schedules(rng):
@@ -169,6 +171,7 @@ class _Trial:
         return self.rng.permutation(np.append(in_time, late)).tolist()
 
 
+@stated("at most 8 rates, and one more for each doubling or halving between the first rate and what the server can do")
 def check_most_within(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: `most_within(run, within, rate)` -> the largest rate that held."""
     for case, start, capacity, within, count, noisy in _searches(rng):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctrlab.lessons.check import CheckFailed
-from ctrlab.lessons.exercise import Traced
+from ctrlab.lessons.limits import Traced
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -59,8 +59,13 @@ class FewProducts(Traced):
     multiply_adds: int
     fewer: str
 
+    def numbers(self) -> str:
+        return f"{super().numbers()}, at most {self.multiply_adds:,} multiply-adds in matrix products"
+
     def __call__(self, answer: Callable, rng: np.random.Generator) -> None:
         super().__call__(answer, rng)
         if (found := multiply_adds(answer, *self.on(rng))) > self.multiply_adds:
             most = f"at most {self.multiply_adds:,} multiply-adds in matrix products"
-            raise CheckFailed(f"Budget: {self.rule}.", expected=most, received=f"{found:,}", next_step=self.fewer)
+            wrong = f"The products take {found:,} multiply-adds, more than {self.multiply_adds:,}."
+            rule = f"Budget: {self.rule}."
+            raise CheckFailed(rule, wrong=wrong, expected=most, received=f"{found:,}", next_step=self.fewer)

@@ -38,6 +38,11 @@ def reference_bfloat16(values: np.ndarray) -> np.ndarray:
     return ((bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
+def shifted_after(added: int) -> Callable[[np.ndarray], np.ndarray]:
+    """A mistake: another number is added before the shift."""
+    return lambda values: ((values.view(np.uint32) + np.uint32(added)) >> 16).astype(np.uint16)
+
+
 def quantized(received: object, expected: tuple[np.ndarray, np.ndarray], case: str, question: Sequence) -> None:
     """Scales exactly; then each q, by the rule that it breaks."""
     (rows, bits), (right_q, right_scales) = question, expected
@@ -118,14 +123,12 @@ def rounded(received: object, expected: np.ndarray, case: str, question: Sequenc
     _require_array("the result", received, expected, case)
     for at in map(tuple, np.argwhere(received != expected)):
         value, bits = question[0][at], int(question[0].view(np.uint32)[at])
-        cut = "you cut the lower half off; add to it before you shift"
-        add = "add 0x7fff and the last bit that stays, then shift by 16; all of it in uint32"
         raise CheckFailed(
             f"A number goes to the nearest bfloat16, and from halfway to the even one; here {case}.",
             expected=f"0x{expected[at]:04x}",
             received=f"0x{received[at]:04x}",
             index=f"{tuple(map(int, at))}: {value!r}, in bits 0x{bits:08x}",
-            next_step=cut if received[at] == bits >> 16 else add,
+            next_step="add 0x7fff and the last bit that stays, then shift by 16; all of it in uint32",
         )
 
 
@@ -206,6 +209,12 @@ CHECKS = {
         reference=reference_bfloat16,
         compare=rounded,
         limits=[Refuses(_nans)],
+        mistakes={
+            "The lower half is cut off": shifted_after(0),
+            "What is halfway goes away from zero": shifted_after(0x8000),
+            "What is halfway goes towards zero": shifted_after(0x7FFF),
+            "What has bits in the lower half goes away from zero": shifted_after(0xFFFF),
+        },
         run_it="run it by hand on such numbers",
     ),
 }
