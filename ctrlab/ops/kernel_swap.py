@@ -19,11 +19,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ctrlab import _native, compiling
 from ctrlab.errors import CtrlabError, NativeLibraryError, choose
 from ctrlab.paths import native
 
+Result = TypeVar("Result")
 _DECLARED = re.compile(r"^CTRLAB_EXPORT void ctrlab_(\w+)\(", re.MULTILINE)
 
 COMMON = ["-std=c++20", "-march=native", "-Wall", "-Wno-psabi", "-fno-math-errno"]
@@ -116,6 +118,27 @@ def swap(name: str, source: str, *, seconds: float = CHECK_SECONDS) -> None:
     _refused.discard(name)
 
 
+def with_ours(name: str, call: Callable[..., Result]) -> Callable[..., Result]:
+    """A function that runs `call` on our kernel `name`, and puts a swapped one back behind each call. So both kernels can be
+    measured in pairs, in one run.
+
+    Raises:
+        UnknownName: there is no such kernel.
+    """
+    op_of(name)
+
+    def run(*inputs):
+        if name not in _in_use:
+            return call(*inputs)
+        _native.library().c.ctrlab_kernels_restore(name.encode())
+        try:
+            return call(*inputs)
+        finally:
+            _put(name, _in_use[name][1])
+
+    return run
+
+
 @dataclass(frozen=True)
 class Counts:
     """Counts of a kernel's work, which do not depend on how busy the machine was.
@@ -156,7 +179,8 @@ def counts(name: str, call: Callable[[], object]) -> Counts:
 
 def _put(name: str, kernel: ctypes.CDLL) -> None:
     """Lets the ops call `kernel`, a compiled library, for `name`."""
-    _loaded.append(kernel)
+    if kernel not in _loaded:
+        _loaded.append(kernel)
     table, function = _native.library().c, ctypes.cast(kernel[f"ctrlab_{name}"], ctypes.c_void_p)
     status = table.ctrlab_kernels_replace(name.encode(), function, kernel.ctrlab_kernel_abi())
     if status == UNKNOWN_KERNEL:

@@ -1,13 +1,16 @@
 """The only stopwatch of the lab.
 
     t(call i)   a block of `inner` calls, each on fresh inputs, each result consumed: the block's seconds divided by `inner`
-    pair i      one block of every variant, one after the other, in rotating order: A B, B A, A B, ...
+    pair i      one block of every variant, one after the other, in random order: A B, B A, B A, ...
     ratio       median over pairs of baseline seconds / variant seconds, with a 95 % interval
 
 Machines are noisy and drift. The blocks of a pair meet the same noise, so ratios are reliable and absolute times are not. The
-interval consists of order statistics: it needs no assumption about the noise, only that all pairs have the same distribution.
-Too few pairs have no 95 % interval. Then the widest one (smallest and largest pair) is given, and every verdict is
-"inconclusive".
+interval consists of order statistics. Chance alone decides which variant of a pair meets the better half of it. So equal variants
+win each pair with probability 1/2, however the machine drifts, and the interval needs no assumption about the noise.
+
+What holds within a run says nothing about another one: between runs the machine, the memory's layout and the threads' places
+change. So only variants of one run are compared; measurements of two runs, and intervals, refuse it. Too few pairs have no 95 %
+interval. Then the widest one (smallest and largest pair) is given, and every verdict is "inconclusive".
 
 This file is not a benchmark registry, not a reporter and not a plotter.
 """
@@ -18,19 +21,18 @@ import dataclasses
 import functools
 import gc
 import math
+import random
 import statistics
-import sys
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+import uuid
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
-
-import numpy as np
+from typing import Literal, NoReturn, TypeVar
 
 from ctrlab import profiles
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.plain import Plain
+from ctrlab.profiling.consuming import consume
 from ctrlab.profiling.machine import Machine, machine
 from ctrlab.profiling.work import Ceilings, Work, bound
 
@@ -43,10 +45,24 @@ MIN_SECONDS = 0.02  # a timed block: 20 ms is far above the clock's resolution a
 TINY_MIN_SECONDS = 0.002  # at `tiny` no speed is judged
 MAX_INNER = 256  # the inputs of a block are made before it, so all of them are in memory at once
 WARM_UPS = 3
+CURE = "measure both in one `compare`, and read `ratio(variant, to=other)`"
+
+_coin = random.Random()
+"""Draws the order within a pair. Its own generator: a lesson's seed would give each run the same order."""
+
+
+class _InPairs:
+    """What is compared only in pairs: no order of two such values is defined."""
+
+    def __lt__(self, other: object) -> NoReturn:
+        what = type(self).__name__.lower()
+        raise CtrlabError(f"No {what} is less or more than another, since the machine changes between two runs: {CURE}.")
+
+    __le__ = __gt__ = __ge__ = __lt__
 
 
 @dataclass(frozen=True)
-class Interval:
+class Interval(_InPairs):
     """A median with its interval; `coverage` is the probability that the interval contains the true median (about .95 or more
     from six samples on)."""
 
@@ -75,7 +91,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Measurement(Plain):
+class Measurement(_InPairs, Plain):
     """The time of one variant, and the conditions of its measurement.
 
     Attributes:
@@ -85,6 +101,7 @@ class Measurement(Plain):
         device, threads, profile, versions: see machine.Machine; the profile's name.
         work: the least work of a call, if known.
         bound: seconds that `work` takes at this machine's ceilings, if known.
+        run: identifies the run, whose variants were measured in pairs; empty in a record that does not say it.
     """
 
     name: str
@@ -96,6 +113,7 @@ class Measurement(Plain):
     versions: dict[str, str] = field(default_factory=dict)
     work: Work | None = None
     bound: float | None = None
+    run: str = ""
 
     @functools.cached_property
     def interval(self) -> Interval:
@@ -126,13 +144,21 @@ class Measurement(Plain):
 
 @dataclass(frozen=True)
 class Comparison(Plain):
-    """Variants measured in pairs: sample i of every measurement comes from round i."""
+    """Variants measured in pairs, in one run: sample i of every measurement comes from round i.
+
+    Raises:
+        UnknownName: the baseline is not a variant. CtrlabError: the measurements are of two runs, or differ in their number of
+            samples.
+    """
 
     measurements: dict[str, Measurement]
     baseline: str
 
     def __post_init__(self):
         choose("baseline", self.baseline, self.measurements)
+        first = self[self.baseline]
+        if other := next((name for name, m in self.measurements.items() if m.run != first.run), None):
+            raise CtrlabError(f"Variants of a comparison are of one run; {self.baseline!r} and {other!r} are of two: {CURE}.")
         counts = {name: len(m.samples) for name, m in self.measurements.items()}
         if len(set(counts.values())) != 1:
             raise CtrlabError(f"Paired variants need equally many samples; received {counts}.")
@@ -140,9 +166,12 @@ class Comparison(Plain):
     def __getitem__(self, name: str) -> Measurement:
         return self.measurements[choose("variant", name, self.measurements)]
 
-    def ratio(self, name: str) -> Interval:
-        """The speed of `name` relative to the baseline, over pairs: 2 means half the time."""
-        return Interval.of([b / v for b, v in zip(self[self.baseline].samples, self[name].samples)])
+    def ratio(self, name: str, *, to: str | None = None) -> Interval:
+        """The speed of `name` relative to variant `to` (default: the baseline), over pairs: 2 means half the time. A
+        difference is shown only if the interval does not contain 1.
+        """
+        other = self.baseline if to is None else to
+        return Interval.of([b / v for b, v in zip(self[other].samples, self[name].samples)])
 
     def verdict(self, name: str, at_least: float = 1.0) -> Verdict:
         """Whether `name` is at least `at_least` times as fast as the baseline. The lower end of the interval must show it."""
@@ -175,7 +204,7 @@ class Comparison(Plain):
     ) -> Comparison:
         """A comparison from seconds that were measured elsewhere, in pairs (in the race's worker processes)."""
         where = where or machine()
-        profile = profiles.current(profile).name
+        profile, run = profiles.current(profile).name, uuid.uuid4().hex
         works = work if isinstance(work, Mapping) else dict.fromkeys(samples, work)
         measurements = {}
         for name, seconds in samples.items():
@@ -190,6 +219,7 @@ class Comparison(Plain):
                 versions=where.versions,
                 work=needed,
                 bound=bound(needed, ceilings) if needed and ceilings else None,
+                run=run,
             )
         return cls(measurements, baseline)
 
@@ -207,7 +237,7 @@ def timed(call: Callable[[], Result]) -> tuple[float, Result]:
 
 
 def paired(sides: Mapping[Side, Callable[[], float | None]], rounds: Iterable) -> dict[Side, list[float]]:
-    """Runs one block of every side per round, one after the other, in rotating order: A B, B A, A B, ...
+    """Runs one block of every side per round, one after the other, in random order: A B, B A, B A, ...
 
     Args:
         sides: functions that run a block, here or in a worker process, and return its seconds, or None to leave it out.
@@ -216,9 +246,9 @@ def paired(sides: Mapping[Side, Callable[[], float | None]], rounds: Iterable) -
         {side: seconds of its blocks}, in the order of the rounds.
     """
     order, samples = list(sides), {side: [] for side in sides}
-    for i, _ in enumerate(rounds):
-        first = i % len(order)
-        for side in order[first:] + order[:first]:
+    for _ in rounds:
+        _coin.shuffle(order)
+        for side in order:
             if (seconds := sides[side]()) is not None:
                 samples[side].append(seconds)
     return samples
@@ -243,7 +273,8 @@ def compare(
             separately for each variant, so that no variant profits from a cache or from what another one has overwritten.
         baseline: the variant that ratios refer to.
         repetitions: number of pairs; default: the current profile's.
-        min_seconds: minimum duration of a timed block; fast functions are called several times per block. Default: 20 ms.
+        min_seconds: minimum duration of a timed block; fast functions are called several times per block, and variants of nearly
+            the same speed equally often. Default: 20 ms.
         work, ceilings: the least work of one call (one for all variants, or by name) and roofline.ceilings(). With both, each
             measurement has its percent_of_bound.
         clock: returns seconds.
@@ -258,9 +289,12 @@ def compare(
     profile = profiles.current()
     if min_seconds is None:
         min_seconds = TINY_MIN_SECONDS if profile.name == "tiny" else MIN_SECONDS
-    runners = {name: _Runner(fn, make_inputs, min_seconds, clock) for name, fn in variants.items()}
+    runners = {name: _Runner(fn, make_inputs, clock) for name, fn in variants.items()}
     for runner in runners.values():
         runner.warm_up()
+    fastest = min(runner.seconds for runner in runners.values())
+    for runner in runners.values():
+        runner.inner = _calls(min_seconds, runner.seconds, fastest)
     from ctrlab.profiling.progress import track  # rich, which the environments of other libraries lack
 
     rounds = track(range(repetitions or profile.repetitions), "Timing")
@@ -275,18 +309,28 @@ def measure(fn: Callable, make_inputs: Callable[[int], tuple], *, name: str = ""
     return compare({name: fn}, make_inputs, baseline=name, **options)[name]
 
 
-class _Runner:
-    """Warm-up, calibration and timed blocks of one variant; its inputs are numbered from the first call to the last."""
+def _calls(least: float, seconds: float, fastest: float) -> int:
+    """The calls in a block of at least `least` seconds, for a variant that takes `seconds`. They are those of the fastest
+    variant, or of one 2, 4, 8, ... times as slow. So equal variants have equally many, because the number of inputs in memory
+    changes the time of a call.
+    """
+    if seconds <= 0:
+        return MAX_INNER
+    step = fastest * 2 ** math.floor(math.log2(seconds / fastest)) if fastest > 0 else seconds
+    return min(MAX_INNER, max(1, math.ceil(least / step)))
 
-    def __init__(self, fn: Callable, make_inputs: Callable[[int], tuple], min_seconds: float, clock: Callable[[], float]):
-        self.fn, self.make_inputs, self.min_seconds, self.clock = fn, make_inputs, min_seconds, clock
-        self.made, self.inner, self.first_call = 0, 1, 0.0
+
+class _Runner:
+    """Warm-up and timed blocks of one variant; its inputs are numbered from the first call to the last."""
+
+    def __init__(self, fn: Callable, make_inputs: Callable[[int], tuple], clock: Callable[[], float]):
+        self.fn, self.make_inputs, self.clock = fn, make_inputs, clock
+        self.made, self.inner, self.first_call, self.seconds = 0, 1, 0.0, 0.0
 
     def warm_up(self):
-        """Times the first call (compilation) separately; the fastest of the next calls determines the calls per block."""
+        """Times the first call (compilation) separately, and then the fastest of some calls."""
         self.first_call = self._timed(1)
-        seconds = min(self._timed(1) for _ in range(WARM_UPS))
-        self.inner = MAX_INNER if seconds <= 0 else min(MAX_INNER, max(1, math.ceil(self.min_seconds / seconds)))
+        self.seconds = min(self._timed(1) for _ in range(WARM_UPS))
 
     def block(self) -> float:
         return self._timed(self.inner) / self.inner
@@ -310,34 +354,3 @@ class _Runner:
             raise CtrlabError(f"make_inputs must return a tuple of arguments; it returned a {type(arguments).__name__}.")
         self.made += 1
         return arguments
-
-
-def consume(result: Any) -> None:
-    """Waits until `result` has been computed: exhausts iterators and datasets, waits for futures and devices, and materialises
-    what NumPy can read. On the CPU TensorFlow's results are complete when a call returns, so nothing is copied."""
-    if _touch(result) and _runs_ahead():
-        sys.modules["tensorflow"].test.experimental.sync_devices()
-
-
-def _touch(result: Any) -> bool:
-    """Consumes `result`; returns True if it contains a TensorFlow value."""
-    if result is None or isinstance(result, (bool, int, float, complex, str, bytes, np.ndarray, np.generic)):
-        return False
-    if isinstance(result, Mapping):
-        return any([_touch(value) for value in result.values()])
-    if isinstance(result, (list, tuple, set, Iterator)) or hasattr(result, "as_numpy_iterator"):
-        return any([_touch(value) for value in result])
-    if isinstance(result, Future):
-        return _touch(result.result())
-    if type(result).__module__.partition(".")[0] in ("tensorflow", "keras"):
-        return True
-    if hasattr(result, "__array__"):
-        np.asarray(result)
-    return False
-
-
-@functools.cache
-def _runs_ahead() -> bool:
-    """Whether calls may return before their results are computed: with a GPU, or with asynchronous execution."""
-    tf = sys.modules["tensorflow"]
-    return bool(tf.config.list_physical_devices("GPU")) or not tf.config.experimental.get_synchronous_execution()

@@ -27,9 +27,9 @@ from rich.table import Table
 
 from ctrlab.errors import CtrlabError
 from ctrlab.plain import Plain
+from ctrlab.profiling.consuming import consume
 from ctrlab.profiling.machine import machine
 from ctrlab.profiling.parts import part_of
-from ctrlab.profiling.timing import consume
 
 STEP = "ctrlab step"
 EXECUTOR = "ExecutorState::Process"

@@ -241,7 +241,7 @@ def hold_to_baseline(model: str, runners: Sequence[Runner], watch: Callable) -> 
 
 
 def train_in_turns(model: str, runners: Sequence[Runner], blocks: Sequence[int], watch: Callable, pace: Pace) -> None:
-    """Runs block i of every runner, one after the other, in an order that rotates with i."""
+    """Runs block i of every runner, one after the other, in random order."""
 
     def block(r: Runner) -> float | None:
         steps = blocks[r.blocks]

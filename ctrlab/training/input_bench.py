@@ -59,8 +59,7 @@ def share_of_pyarrow(comparison: Comparison, variant: str) -> Interval | None:
     """Rows per second as a fraction of pyarrow's on the same file; None for other variants."""
     if not variant.startswith("parquet of ids"):
         return None
-    alone = comparison[variant.replace("parquet of ids", "pyarrow alone")]
-    return Interval.of([a / b for a, b in zip(alone.samples, comparison[variant].samples)])
+    return comparison.ratio(variant, to=variant.replace("parquet of ids", "pyarrow alone"))
 
 
 def _recompressed(files: tuple[Path, ...], rows: int, folder: Path) -> dict[str, Path]:

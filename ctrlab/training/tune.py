@@ -213,7 +213,7 @@ def _itself(own: Setting) -> Point:
 
 
 def _race(mine: Worker, own: Setting, other: Worker, setting: Setting, steps: int) -> tuple[float, ...]:
-    """Runs blocks of both alternately, A B, B A, ...; returns the speed of `setting` relative to `own`."""
+    """Runs blocks of both in pairs; returns the speed of `setting` relative to `own`."""
     sides = {own: lambda: _seconds(mine, own, steps), setting: lambda: _seconds(other, setting, steps)}
     taken = paired(sides, range(PAIRS))
     return tuple(a / b for a, b in zip(taken[own], taken[setting]))

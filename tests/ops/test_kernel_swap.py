@@ -118,8 +118,11 @@ def test_a_right_kernel_is_used_until_ours_is_restored(ours_again):
     kernel_swap.swap("indicator", marked + "CTRLAB_EXPORT int count() { return calls; }", seconds=60)
     theirs = kernel_swap._loaded[-1]
     assert (product(), theirs.count()) == (5, 1)
+    with_ours = kernel_swap.with_ours("indicator", product)
+    assert (with_ours(), theirs.count()) == (5, 1)
+    assert (product(), theirs.count()) == (5, 2)
     kernel_swap.restore("indicator")
-    assert (product(), theirs.count()) == (5, 1)
+    assert (product(), with_ours(), theirs.count()) == (5, 5, 2)
 
 
 def test_a_refused_kernel_leaves_the_one_before(ours_again):

@@ -1,16 +1,21 @@
 """The stopwatch against functions whose true cost is known: a fake clock advances by what each call says it costs."""
 
 import functools
+import itertools
 import json
+import math
+import operator
 import random
 import time
 from concurrent.futures import Future
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from ctrlab.errors import CtrlabError, UnknownName
-from ctrlab.profiling.timing import Comparison, Interval, Measurement, compare, consume, measure
+from ctrlab.profiling.consuming import consume
+from ctrlab.profiling.timing import Comparison, Interval, Measurement, compare, measure, paired
 from ctrlab.profiling.work import Ceilings, Work
 
 
@@ -67,7 +72,7 @@ def test_too_few_pairs_decide_nothing(clock):
 
 
 def test_drift_of_the_machine_cancels_in_the_ratio(clock):
-    """Every call makes the machine slower; pairs in rotating order still give the true ratio."""
+    """Every call makes the machine slower; pairs in random order still give the true ratio."""
     slow, fast, calls = clock.takes(0.03), clock.takes(0.01), [0]
 
     def drifting(fn):
@@ -166,18 +171,94 @@ def test_every_call_of_every_variant_gets_new_inputs_made_outside_the_block(cloc
     assert not {id(x) for x in seen["a"]} & {id(x) for x in seen["b"]}
 
 
-def test_order_within_pairs_rotates(clock):
-    order = []
+def test_chance_decides_the_order_within_a_pair():
+    def orders() -> list[str]:
+        ran = []
+        paired({"a": lambda: ran.append("a"), "b": lambda: ran.append("b")}, range(200))
+        return ["".join(ran[i : i + 2]) for i in range(0, 400, 2)]
 
-    def variant(name):
+    first, second = orders(), orders()
+    assert set(first) == {"ab", "ba"} and 60 < first.count("ab") < 140 and first != second
+
+
+def test_equal_variants_have_equally_many_calls_in_a_block(clock):
+    seen = dict.fromkeys("abc", 0)
+
+    def variant(name, seconds):
         def run(x):
-            order.append(name)
-            clock.now += 1.0
+            seen[name] += 1
+            clock.now += seconds
 
         return run
 
-    compare({n: variant(n) for n in "ab"}, numbered, baseline="a", repetitions=4, clock=clock)
-    assert "".join(order[8:]) == "abbaabba"
+    variants = {"a": variant("a", 0.0010), "b": variant("b", 0.0018), "c": variant("c", 0.0045)}
+    compare(variants, numbered, baseline="a", repetitions=1, min_seconds=0.02, clock=clock)
+    assert seen == {"a": 4 + 20, "b": 4 + 20, "c": 4 + 5}
+
+
+def wave(i: int, draw: random.Random) -> float:
+    """Every second pair of blocks is slow: in the order A B, B A this meets A alone."""
+    return 1 + 0.5 * (i % 4 in (0, 3))
+
+
+def drift(i: int, draw: random.Random) -> float:
+    return math.exp(2 * math.sin(i / 40)) * (1 + 0.1 * draw.random())
+
+
+def bursts(i: int, draw: random.Random) -> float:
+    return (1 + 0.02 * draw.random()) * (4 if (i // 7) % 5 == 0 else 1)
+
+
+@pytest.mark.parametrize("noise", [wave, drift, bursts])
+def test_a_kernel_is_told_from_itself_no_more_often_than_the_interval_says(clock, noise):
+    """200 measurements of one function against itself, on machines whose noise is not independent."""
+    draw, calls = random.Random(1), itertools.count()
+
+    def kernel(x):
+        clock.now += 0.01 * noise(next(calls), draw)
+
+    def measured() -> Interval:
+        both = {"one": kernel, "the other": kernel}
+        return compare(both, numbered, baseline="one", repetitions=9, min_seconds=0, clock=clock).ratio("the other")
+
+    require_no_difference([measured() for _ in range(200)])
+
+
+def require_no_difference(found: list[Interval]) -> None:
+    """Fails if intervals miss 1 more often than their coverage allows, by more than luck (1 in 1,000)."""
+    false = sum(not ratio.low <= 1 <= ratio.high for ratio in found)
+    assert false <= binom.ppf(0.999, len(found), 1 - found[0].coverage)
+
+
+@pytest.mark.long
+def test_a_real_kernel_is_not_told_from_itself():
+    """With the real clock, on this machine, whatever else it does."""
+
+    def kernel(x):
+        return x @ x
+
+    def measured() -> Interval:
+        both = {"one": kernel, "the other": kernel}
+        inputs = np.random.default_rng(1).random((8, 64, 64), np.float32)
+        return compare(both, lambda i: (inputs[i % 8],), baseline="one", repetitions=9).ratio("the other")
+
+    require_no_difference([measured() for _ in range(200)])
+
+
+def test_measurements_of_two_runs_are_not_compared(clock):
+    runs = [compare({"a": clock.takes(1.0), "b": clock.takes(2.0)}, numbered, baseline="a", clock=clock) for _ in range(2)]
+    cure = r"measure both in one `compare`, and read `ratio\(variant, to=other\)`"
+    with pytest.raises(CtrlabError, match=f"are of one run; 'a' and 'b' are of two: {cure}"):
+        Comparison({"a": runs[0]["a"], "b": runs[1]["b"]}, "a")
+    for one, other, what in (
+        (runs[0].ratio("b"), runs[1].ratio("b"), "interval"),
+        (runs[0]["b"], runs[1]["b"], "measurement"),
+    ):
+        for compared in (operator.lt, operator.le, operator.gt, operator.ge):
+            with pytest.raises(CtrlabError, match=f"No {what} is less or more than another.*{cure}"):
+                compared(one, other)
+    assert Comparison({"a": runs[0]["a"], "b": runs[0]["b"]}, "b").ratio("a") == runs[0].ratio("a", to="b")
+    assert runs[0].ratio("a", to="b").median == pytest.approx(2) and runs[0].ratio("b").median == pytest.approx(0.5)
 
 
 def test_a_real_clock_tells_known_sleeps_apart():

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from ctrlab.ops.op import Op
 from ctrlab.profiling.roofline import Ceilings, Work
-from ctrlab.profiling.timing import Comparison, Interval, Measurement, compare
+from ctrlab.profiling.timing import Interval, Measurement, compare
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def run(name: str, bench: Bench, repetitions: int, limits: Ceilings) -> list[Row
     )
     rows = []
     for i, variant in enumerate(variants):
-        speedup = {other: Comparison(comparison.measurements, other).ratio(variant) for other in variants[:i]}
+        speedup = {other: comparison.ratio(variant, to=other) for other in variants[:i]}
         measured = comparison[variant]
         above = {other: comparison[other].median for other in speedup}
         closed = {other: 100 * (slower - measured.median) / (slower - measured.bound) for other, slower in above.items()}
