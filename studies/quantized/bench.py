@@ -24,6 +24,8 @@ from typing import Literal
 
 import numpy as np
 import pyarrow.parquet as pq
+from ctrlab.lessons.topics.quantize import quantizable
+from ctrlab.lessons.topics.quantize.quantizable import Quantizable, per_slice, weights_bytes
 
 from ctrlab import data, profiles
 from ctrlab.data import DataFiles
@@ -35,11 +37,10 @@ from ctrlab.plain import Plain
 from ctrlab.profiling.progress import track
 from ctrlab.profiling.timing import Interval, paired
 from ctrlab.server.described import DATATYPES
-from ctrlab.serving import export_model, quantization
+from ctrlab.serving import export_model
 from ctrlab.serving.graph import answers
 from ctrlab.serving.inputs import inputs_of, specs_of, to_tensors
 from ctrlab.serving.processor import Processor
-from ctrlab.serving.quantization import Quantizable, per_slice, weights_bytes
 from ctrlab.serving.rows import rounded
 from ctrlab.training import compile_model
 from ctrlab.training.held_out import hold_out
@@ -150,8 +151,8 @@ def bench_quantized(model: str, data_set: str, source: Source = "generated", pro
 
 
 def _generated(name: str, profile: profiles.Profile) -> tuple[Quantizable, DataFiles]:
-    model, files = quantization.made(name, profile)
-    quantization.train_once(model, files)
+    model, files = quantizable.made(name, profile)
+    quantizable.train_once(model, files)
     return Quantizable(model, files), files
 
 
@@ -170,7 +171,7 @@ def _answers(trained: Quantizable, version: Path) -> np.ndarray:
     return np.concatenate(list(answers(version, (to_tensors(batch, columns, trained.model) for batch in trained.features))))
 
 
-def _per_task(metric: quantization.Metric, scores: np.ndarray, labels: np.ndarray, tasks: Sequence[str]) -> dict:
+def _per_task(metric: quantizable.Metric, scores: np.ndarray, labels: np.ndarray, tasks: Sequence[str]) -> dict:
     return {task: per_slice(metric, scores[:, k], labels[:, k]) for k, task in enumerate(tasks)}
 
 

@@ -8,25 +8,26 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+from ctrlab.lessons.topics.quantize import quantizable
+from ctrlab.lessons.topics.quantize.quantizable import Change, Cost
 
 from ctrlab import serving
 from ctrlab.profiles import Profile
 from ctrlab.server.exported import json_request
-from ctrlab.serving import quantization, weights
 from ctrlab.serving import rows as formats
+from ctrlab.serving import weights
 from ctrlab.serving.processor import Processor
-from ctrlab.serving.quantization import Change, Cost
 from ctrlab.training.metrics import auc
 
 LINE = 64  # bytes of a cache line
-weights_bytes = quantization.weights_bytes
+weights_bytes = quantizable.weights_bytes
 
 
 def unchanged(rows: np.ndarray) -> np.ndarray:
     return rows
 
 
-class Trained(quantization.Quantizable):
+class Trained(quantizable.Quantizable):
     """A model of one task after one pass over the rows of its data set.
 
     Args:
@@ -36,9 +37,9 @@ class Trained(quantization.Quantizable):
     """
 
     def __init__(self, name: str, profile: Profile):
-        model, files = quantization.made(name, profile)
-        drawn = {name: table.numpy() for name, table in quantization.packable(model).items()}
-        quantization.train_once(model, files)
+        model, files = quantizable.made(name, profile)
+        drawn = {name: table.numpy() for name, table in quantizable.packable(model).items()}
+        quantizable.train_once(model, files)
         super().__init__(model, files)
         self.labels = self.labels[:, 0]
         self._unread = {name: np.flatnonzero((values == drawn[name]).all(axis=1)) for name, values in self.tables.items()}

@@ -3,9 +3,9 @@
 import time
 
 import pytest
+from ctrlab.lessons.topics.feeding import throttle
+from ctrlab.lessons.topics.feeding.throttle import BLOCK_BYTES, slow_blocks, slow_lines
 
-from ctrlab.data import throttle
-from ctrlab.data.throttle import BLOCK_BYTES, slow_blocks, slow_lines
 from ctrlab.errors import CtrlabError
 
 

@@ -36,7 +36,7 @@ def slow_lines(path: str | tf.Tensor, bytes_per_second: float) -> tf.data.Datase
     def blocks(name: bytes) -> Iterator[list[bytes]]:
         rest = b""
         for block in slow_blocks(name.decode(), bytes_per_second):
-            *lines, rest = (rest + block).split(b"\n")
+            *lines, rest = (rest + block.replace(b"\r", b"")).split(b"\n")
             yield lines
         if rest:
             yield [rest]

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from ctrlab.lessons.topics.quantize import quantizable
+from ctrlab.lessons.topics.quantize.quantizable import Cost, Quantizable, per_slice
 
 from ctrlab import profiles
-from ctrlab.serving import quantization
-from ctrlab.serving.quantization import Cost, Quantizable, per_slice
 from ctrlab.training.metrics import auc
 
 
@@ -28,8 +28,8 @@ def test_slices_with_labels_of_one_class_are_left_out():
 
 
 def test_a_model_of_several_tasks_gets_its_tables_back():
-    model, files = quantization.made("mmoe", profiles.PROFILES["tiny"])
-    quantization.train_once(model, files)
+    model, files = quantizable.made("mmoe", profiles.PROFILES["tiny"])
+    quantizable.train_once(model, files)
     trained = Quantizable(model, files)
     before = trained.scores()
     assert before.shape == trained.labels.shape == (files.test_rows, len(model.tasks))
