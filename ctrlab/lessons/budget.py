@@ -149,12 +149,12 @@ def spend(answer: Callable, *inputs) -> Spent:
     finally:
         tf.config.run_functions_eagerly(was)
     free = _free(made)
-    ops = Counter(op.type for op in made if op not in free)
+    counted = [(_type(op), op) for op in made if op not in free]
+    ops = Counter(kind for kind, _ in counted)
     dtypes: dict[str, set[str]] = {}
-    for op in made:
-        if op not in free:
-            dtypes.setdefault(op.type, set()).update(t.dtype.name for t in op.outputs)
-    hidden = frozenset(op.type for op in made if _hides(op))
+    for kind, op in counted:
+        dtypes.setdefault(kind, set()).update(t.dtype.name for t in op.outputs)
+    hidden = frozenset(kind for kind, op in counted if _hides(op))
     sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
     if not sizes:
         return Spent(ops, dtypes, hidden, 0, ("nothing", (0,)))
@@ -171,13 +171,30 @@ def _free(made: Sequence[tf.Operation]) -> set[tf.Operation]:
         known = all(source in of_shapes or source.type == "Const" for source in sources) and sources & of_shapes
         if op.type in _SHAPES or (known and all((t.shape.num_elements() or _FEW + 1) <= _FEW for t in op.outputs)):
             of_shapes.add(op)
-        if op in of_shapes or op.type in _NOT_MADE | _CONSTANT or _casts_to_the_same(op):
+        if op in of_shapes or op.type in _NOT_MADE | _CONSTANT or _casts_to_the_same(op) or _asserts(op):
             free.add(op)
     return free
 
 
 def _casts_to_the_same(op: tf.Operation) -> bool:
     return op.type == "Cast" and op.inputs[0].dtype == op.outputs[0].dtype
+
+
+def _asserts(op: tf.Operation) -> bool:
+    """Whether an op is a test that raises, such as those of a new ragged tensor: a branch that does nothing else."""
+    if op.type not in ("If", "StatelessIf"):
+        return op.type == "Assert"
+    functions = {f.signature.name: f for f in op.graph.as_graph_def().library.function}
+    nodes = {node.op for branch in ("then_branch", "else_branch") for node in functions[op.get_attr(branch).name].node_def}
+    return nodes <= {"Assert", "Const", "Identity", "NoOp"}
+
+
+def _type(op: tf.Operation) -> str:
+    """The op's type; an einsum that sums over nothing is a Mul."""
+    if op.type != "Einsum":
+        return op.type
+    given, _, left = op.get_attr("equation").decode().partition("->")
+    return "Einsum" if set(given) - {*left, ","} else "Mul"
 
 
 def _tensors(ops: Iterable[tf.Operation]) -> list[tf.Tensor]:

@@ -20,6 +20,9 @@
 namespace {
 
 constexpr ctrlab_processor kHandle = 7'000'000'019;
+constexpr int64_t kGivenBack = -7'000'000'021;  // the version in a response that was given back
+
+constexpr char kOnce[] = "Each answer is given back, once, by ctrlab_processor_free.";
 
 struct Step {
   int code;
@@ -50,7 +53,7 @@ int32_t Say(int32_t code, const std::string& text, char* problem, size_t size) {
 }
 
 void AtExit() {
-  Require(held == 0, "Each answer is given back, once, by ctrlab_processor_free.", "0 answers that are still held",
+  Require(held == 0, kOnce, "0 answers that are still held",
           std::to_string(held));
   Require(!open, "A handle that was given is released.", "one call of ctrlab_processor_release", "none");
 }
@@ -113,6 +116,7 @@ int32_t ctrlab_processor_process(ctrlab_processor processor, const ctrlab_proces
   const Step& step = plan[calls];
   RequireFits(*request, step);
   ++calls;
+  response->version = 0;
   if (step.code != CTRLAB_PROCESSOR_OK) return Say(step.code, step.text, problem, size);
   auto* const data = static_cast<char*>(std::malloc(16 + step.text.size()));  // no zero behind it; it begins inside of a block
   std::memcpy(data + 16, step.text.data(), step.text.size());
@@ -133,12 +137,14 @@ int32_t ctrlab_processor_batch_process(ctrlab_processor, const ctrlab_processor_
 }
 
 void ctrlab_processor_free(ctrlab_processor_response* response) {
-  if (!response || !response->owner) return;
+  if (!response) return;
+  Require(response->version != kGivenBack, kOnce, "one call of ctrlab_processor_free per call of process", "another");
+  held -= response->owner != nullptr;
   std::free(response->owner);
   std::memset(response, 0, sizeof *response);
   response->struct_size = sizeof *response;
   response->header = -1;
-  --held;
+  response->version = kGivenBack;
 }
 
 int32_t ctrlab_processor_release(ctrlab_processor processor, char* problem, size_t size) {

@@ -151,6 +151,9 @@ RESPONSE = "ctrlab_processor_response response = {sizeof response};"
 INITIALIZE = "ctrlab_processor_initialize(words[1], nullptr, &processor, problem, sizeof problem);"
 WRONG_PROGRAMS = {
     "no_free": (FREE, "", "given back.*0 answers that are still held"),
+    "free_twice": (FREE, f"{FREE} {FREE}", "given back, once.*received another"),
+    "free_twice_after_a_refusal": (FREE, f"{FREE} if (code) {FREE}", "given back, once.*received another"),
+    "free_and_free_its_copy": (FREE, f"auto copy = response; {FREE} ctrlab_processor_free(&copy);", "reads and writes only"),
     "free_by_hand": (FREE, "free(const_cast<char*>(response.data));", "reads and writes only"),
     "free_only_answers_before_an_error": (FREE, f"if (code) {FREE}", "given back"),
     "free_then_write": (WRITE, f"{FREE} {WRITE}", "reads and writes only|(one|request's) line"),
