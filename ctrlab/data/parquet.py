@@ -23,7 +23,7 @@ from ctrlab._native import reader_library
 from ctrlab.data import values
 from ctrlab.data.dealing import Dealing, Pass
 from ctrlab.data.outputs import ENCODING, encoding_of
-from ctrlab.data.source import Order, Source
+from ctrlab.data.source import Order, Source, no_rows
 from ctrlab.data.tables import conform
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.schema import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
@@ -68,11 +68,10 @@ def dealt(source: Source, dealing: Dealing, worker: int) -> tf.data.Dataset:
 
 def _rows(source: Source) -> int:
     """The total number of rows of the files; opens each of them."""
-    counts = [_open(path, source.schema).metadata.num_rows for path in source.files]
-    for path, rows in zip(source.files, counts):
-        if rows == 0:
-            raise BadData(f"File {path} is empty: it has no rows.")
-    return sum(counts)
+    rows = sum(_open(path, source.schema).metadata.num_rows for path in source.files)
+    if not rows:
+        raise no_rows(source.files)
+    return rows
 
 
 def _dataset(source: Source, order: Order, numbers: tf.data.Dataset | None, batch_size: int, drop_remainder: bool):

@@ -32,10 +32,9 @@ def batches(reading: Reading, batch_size: int, drop_remainder: bool) -> tf.data.
 
 def records(source: Source) -> tf.data.Dataset:
     """The rows of CSV or TFRecord files in file order: string []."""
-    files = [str(path) for path in source.files]
     if source.format == "csv":
-        csv.check_text(source.files)
-        return tf.data.TextLineDataset(files)
+        return csv.lines(source.files, source.schema.delimiter)
+    files = [str(path) for path in source.files]
     return tf.data.TFRecordDataset(files, compression_type="GZIP" if source.format == "tfrecord.gz" else None)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import os
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ctrlab.errors import BadData, BadSchema, CtrlabError, choose
 from ctrlab.schema import Column, Schema
+from ctrlab.schema.frames import UTF_8_MARK
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,7 +96,7 @@ def require_schema(schema) -> None:
 
 
 def find_files(files: Files, format: str | None = None) -> tuple[tuple[Path, ...], str]:
-    """The files to read, and their format."""
+    """The files to read, and their format. Parts without rows, as Spark writes them, are left out beside others."""
     if format is not None:
         choose("format", format, FORMATS)
     given = [Path(files)] if isinstance(files, str | os.PathLike) else [Path(file) for file in files]
@@ -102,9 +106,34 @@ def find_files(files: Files, format: str | None = None) -> tuple[tuple[Path, ...
     for path in paths:
         if not path.is_file():
             raise BadData(f"File {path} does not exist.")
-        if path.stat().st_size == 0:
-            raise BadData(f"File {path} is empty: it has no rows.")
-    return tuple(paths), format or _common_format(paths)
+    format = format or _common_format(paths)
+    filled = tuple(path for path in paths if not _is_empty(path, format))
+    if not filled:
+        raise no_rows(paths)
+    return filled, format
+
+
+def no_rows(paths: Sequence[Path]) -> BadData:
+    """The error for files without a row."""
+    if len(paths) == 1:
+        return BadData(f"File {paths[0]} is empty: it has no rows.")
+    return BadData(f"Each of the {len(paths)} files from {paths[0]} to {paths[-1]} is empty: none has a row.")
+
+
+def _is_empty(path: Path, format: str) -> bool:
+    """Whether a file has no rows, as far as its first bytes tell. A Parquet file without bytes is none."""
+    size = path.stat().st_size
+    if format == "parquet":
+        if not size:
+            raise BadData(f"File {path} is empty: it has no rows, and no whole Parquet file has 0 bytes: write it again.")
+        return False
+    if format == "csv" and size == len(UTF_8_MARK):
+        return path.read_bytes() == UTF_8_MARK
+    if format == "tfrecord.gz" and size:
+        with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:  # a damaged file is said when it is read
+            return not file.read(1)
+        return False
+    return not size
 
 
 def _files_in(folder: Path, format: str | None) -> list[Path]:
@@ -131,5 +160,7 @@ def format_of(path: Path) -> str:
     for format, endings in FORMATS.items():
         if path.name.endswith(endings):
             return format
+    if path.name.endswith(".gz"):
+        raise BadData(f"File {path} ends with .gz, and .tfrecord.gz is the only such format: unpack it, or end it otherwise.")
     known = ", ".join(ending for endings in FORMATS.values() for ending in endings)
     raise BadData(f"File {path} ends with none of {known}, which say its format: give it one of these endings.")

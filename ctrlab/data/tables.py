@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from ctrlab.data import values as rules
 from ctrlab.data.arrow import arrow_schema
 from ctrlab.data.outputs import ENCODING
-from ctrlab.errors import BadData
+from ctrlab.errors import BadData, hint
 from ctrlab.schema import Schema
 
 
@@ -34,7 +34,9 @@ def conform(table: pa.Table, schema: Schema, where: str, before: int = 0) -> pa.
 
 def _column(table: pa.Table, field: pa.Field, schema: Schema, where: str, before: int) -> pa.ChunkedArray:
     if field.name not in table.column_names:
-        raise BadData(f"{where} has no column {field.name!r}, which {schema.name} needs; it has {', '.join(table.column_names)}.")
+        near = hint(field.name, table.column_names)
+        has = ", ".join(table.column_names)
+        raise BadData(f"{where} has no column {field.name!r}, which {schema.name} needs; it has {has}.{near}")
     values = _without_null_words(table[field.name])
     if values.null_count == len(values) and (len(values) or _holds_nothing(values.type)):
         values = pa.chunked_array([pa.nulls(len(values), field.type)])
@@ -141,7 +143,7 @@ def _check_numbers(made: pa.ChunkedArray, given: pa.ChunkedArray, column, where:
 
 
 def _fits(type: pa.DataType, target: pa.DataType) -> bool:
-    """Whether values of `type` can be cast: numbers of any width, words plain or encoded, or lists of such types or of nothing."""
+    """Whether values of `type` can be cast: numbers of any width, words plain or encoded, lists of them or of nothing."""
     if pa.types.is_dictionary(type):
         return _fits(type.value_type, target)
     if pa.types.is_dictionary(target):

@@ -94,7 +94,7 @@ class CsvFile(Replacement):
     def _field(self, values: pa.Array, column: Column) -> pa.Array:
         words = words_of(values)
         if pa.types.is_string(words.type):
-            _refuse(words, column, (self._schema.delimiter, "\n", "\r"))
+            _refuse(words, column, self._schema.delimiter)
         if pa.types.is_list(values.type):
             return join(values, column.separator)
         return plain(values).cast(pa.string()).fill_null("")
@@ -107,11 +107,17 @@ def words_of(values: pa.Array) -> pa.Array:
     return values.dictionary.take(values.indices.unique().drop_null()) if pa.types.is_dictionary(values.type) else values
 
 
-def _refuse(words: pa.Array, column: Column, signs: tuple[str, ...]) -> None:
-    for sign in signs:
+def _refuse(words: pa.Array, column: Column, delimiter: str) -> None:
+    for sign in (delimiter, "\n", "\r"):
         found = words.filter(pc.match_substring(words, sign))
         if len(found):
             raise BadData(f"In CSV, column {column.name!r} can't hold {sign!r}; found {found[0].as_py()!r}.")
+    found = words.filter(pc.starts_with(words, '"'))
+    if len(found):
+        raise BadData(
+            f"In CSV, a word of column {column.name!r} can't begin with a quote, which other readers leave out; found "
+            f"{found[0].as_py()!r}: write another format."
+        )
 
 
 class TFRecordFile(Replacement):

@@ -6,6 +6,7 @@ pandas is not a dependency: only users of a DataFrame need it.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 CSV_ENDINGS = {".csv": ",", ".tsv": "\t"}
 """Suffixes of text files, which `.gz` may follow."""
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+UTF_8_MARK = b"\xef\xbb\xbf"
+"""The byte-order mark that some programs write at the beginning of a file in UTF-8."""
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """The first bytes of a file in UTF-16."""
 TAKES = "a pandas DataFrame, an Arrow table, record batches, or a path of a Parquet file or of a CSV with header"
@@ -36,7 +39,7 @@ def table(source, schema: Schema | None = None) -> pa.Table:
     A text file does not contain the types of its columns. Columns that hold words by the schema keep the text of the file. If all
     values are whole numbers, they are read as without a schema: 438.0, as pandas writes 438 beside missing numbers, is the word
     "438". Without a schema a column of numbers is text if numbers would lose digits: "01000", "1e3", or whole numbers above 2^53
-    beside fractions.
+    beside fractions. A column without a name is called by its place, "Unnamed: 0", as pandas calls it.
 
     Args:
         source: a pandas DataFrame (an index with a name becomes a column, others are left out); an Arrow table, record batch or
@@ -44,16 +47,17 @@ def table(source, schema: Schema | None = None) -> pa.Table:
             or of a text file with a header line, .csv (commas) or .tsv (tabs), plain or .gz.
         schema: the rows' schema, if it is known.
     Raises:
-        BadData: the source is none of these, its column names are missing or repeated, or the file is missing, damaged or has
+        BadData: the source is none of these, column names are repeated, or the file is missing, damaged, without a header, or has
             another format.
 
     >>> table({"age": [31, 45], "clicked": [0, 1]}).num_rows
     2
     """
     made = _file(Path(source), schema) if isinstance(source, str | os.PathLike) else _memory(source)
-    if twice := sorted({name for name in made.column_names if made.column_names.count(name) > 1}):
+    names = [name if name.strip() else f"Unnamed: {place}" for place, name in enumerate(made.column_names)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
         raise BadData(f"Each column has a name of its own; {named(source)} has {', '.join(map(repr, twice))} more than once.")
-    return pa.table([_usual(column) for column in made.columns], made.column_names, metadata=made.schema.metadata)
+    return pa.table([_usual(column) for column in made.columns], names, metadata=made.schema.metadata)
 
 
 def _usual(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -165,8 +169,13 @@ def _csv(path: Path, delimiter: str, schema: Schema | None) -> pa.Table:
             f"{path} can't be read as a table: its columns are divided by {DELIMITERS[delimiter]}, and its first "
             f"line has {DELIMITERS[others[0]]}: read it with pandas.read_csv(..., sep={others[0]!r}), and give that table."
         )
-    numbers = [f.name for f in found.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
-    if len({*names}) < len(names):
+    if _is_row(names):
+        raise BadData(
+            f"{path} can't be read as a table: its first line has the names of the columns, and {', '.join(names)[:60]!r} looks "
+            "like a row: name them with pandas.read_csv(..., header=None, names=[...]), and give that table."
+        )
+    numbers = [f.name for f in found.schema if f.name and (pa.types.is_integer(f.type) or pa.types.is_floating(f.type))]
+    if len({*filter(None, names)}) < len([*filter(None, names)]):
         return found  # `table` refuses it
     if schema is not None:
         for name in set(words).intersection(names):
@@ -179,6 +188,13 @@ def _csv(path: Path, delimiter: str, schema: Schema | None) -> pa.Table:
         if _loses_digits(texts[name], found[name].type):
             found = found.set_column(names.index(name), name, texts[name])
     return found
+
+
+def _is_row(names: list[str]) -> bool:
+    """Whether the first line of a file has numbers that name no columns. Names such as 0, 1, 2 or years pass."""
+    numbers = [name for name in names if re.fullmatch(r"[+-]?[0-9]*[.]?[0-9]+([eE][+-]?[0-9]+)?", name.strip())]
+    twice = len({*names}) < len(names)
+    return bool(numbers) and (twice or any(len(number) > 4 or not number.strip().isdecimal() for number in numbers))
 
 
 def _parsed(path: Path, delimiter: str, text: list[str], only: list[str] | None = None) -> pa.Table:

@@ -1,12 +1,16 @@
 """Guesses what the columns of a table are, for `Schema.infer`. The rules are tried in order; the first one that fits decides:
 
-    left out            one value in every row, or none at all; times; nested and binary columns; text or whole numbers with an
-    id's name that differ in each of many rows, such as the number of a request (but never the user) numeric             true and
-    false categorical         text; whole numbers with an id's name (user, item_id, zipCode: see ID_NAMES), or with at most FEW
-    distinct values that come often, such as an hour or a kind numeric             other numbers. A long tail, its end over TAIL
-    times as far from the lowest as the middle is, gets `log1p` (for counts and prices); what does not lie in [-3, 3], `minmax`
-    sequence            a list with words of a categorical column whose name it carries (item: item_history): its past multi_hot
-    other lists of text or whole numbers numeric_list        lists of other numbers
+    left out            one value in every row, or none at all; times; nested and binary columns; columns without a name, and
+                        numbers of rows, such as the index that pandas writes; text or whole numbers with an id's name that
+                        differ in each of many rows, such as the number of a request (but never the user)
+    numeric             true and false
+    categorical         text; whole numbers with an id's name (user, item_id, zipCode: see ID_NAMES), or with at most FEW distinct
+                        values that come often, such as an hour or a kind
+    numeric             other numbers. A long tail, its end over TAIL times as far from the lowest as the middle is, gets `log1p`
+                        (for counts and prices); what does not lie in [-3, 3], `minmax`
+    sequence            a list with words of a categorical column whose name it carries (item: item_history): its past
+    multi_hot           other lists of text or whole numbers
+    numeric_list        lists of other numbers
 
 A table of ids has the next of 1,000, 2,000, 5,000, 10,000, ... buckets above ten times its distinct words, or above four times
 where that is over 100,000: so few words share a bucket, and words that come later have room.
@@ -35,6 +39,8 @@ FEW, OFTEN = 32, 10
 """Whole numbers are names, not amounts, if there are at most FEW distinct ones, each in at least OFTEN rows on average."""
 TAIL = 20
 MANY_ROWS = 1_000
+ROWS = 100
+"""Whole numbers that count this many rows, or more, are numbers of rows, whatever their name."""
 SHARED = 0.1
 """The least fraction of a list's words that must be words of a column, for the list to be that column's history."""
 SEPARATORS = (";", "|", " ", "\x01")
@@ -128,10 +134,23 @@ def _of_no_use(values: pa.ChunkedArray, name: str, user: str) -> str | None:
     distinct = pc.count_distinct(values).as_py()
     if distinct == 1 and not values.null_count:
         return f"{values[0].as_py()!r} in every row".replace("\n", " ")
+    if name != user and (why := _is_index(values, name, distinct)):
+        return why
     as_id = _is_text(kind) or (_is_whole(values) and _called_as_id(name))
     if distinct == len(values) >= MANY_ROWS and as_id and name != user:
         return "another value in each row"
     return None
+
+
+def _is_index(values: pa.ChunkedArray, name: str, distinct: int) -> str | None:
+    """Why a column is the number of the row and no feature; None if it may be one."""
+    nameless = re.fullmatch(r"Unnamed: [0-9]+|__index_level_[0-9]+__", name)
+    if distinct == len(values) and _is_whole(values):
+        numbers = values.to_numpy()
+        called = nameless or re.fullmatch(r"index|level_[0-9]+", name)
+        if called or (len(numbers) >= ROWS and np.array_equal(numbers - numbers[0], np.arange(len(numbers)))):
+            return "the number of the row; to_csv(index=False) of pandas writes none"
+    return "it has no name; give it one to use it" if nameless else None
 
 
 def _column(values: pa.ChunkedArray, name: str, user: str) -> dict:

@@ -118,7 +118,9 @@ class Schema:
         """
         from ctrlab.schema.guess import guess
 
-        columns, notes = guess(source, [label] if isinstance(label, str) else list(label), user, soft)
+        columns, notes = guess(
+            source, list(label) if isinstance(label, Iterable) and not isinstance(label, str) else [label], user, soft
+        )
         made = tuple(KINDS[entry.pop("kind")](**entry) for entry in columns)
         wide = tuple(c.name for c in made if isinstance(c, Categorical | MultiHot))
         return cls(name, made, wide, user=user, notes=tuple(notes))

@@ -1,4 +1,4 @@
-"""Columns without any value: whatever type Arrow, pandas or a file gives them, they are what a column of the right type would be."""
+"""Columns without any value are what columns of the right type would be, whatever type Arrow, pandas or a file gives them."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctrlab import data
@@ -82,6 +82,7 @@ def conformed(source) -> pa.Table:
     return table
 
 
+@settings(deadline=None)
 @given(st.integers(1, 3), st.dictionaries(st.sampled_from(FEATURES), st.sampled_from([*NOTHING]), min_size=1), st.booleans())
 def test_a_column_without_values_may_have_any_type_of_arrow(rows, kinds, in_chunks):
     columns = typed(rows, [])
@@ -92,6 +93,7 @@ def test_a_column_without_values_may_have_any_type_of_arrow(rows, kinds, in_chun
     assert conformed(columns).equals(conformed(typed(rows, [*kinds])))
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([*OBJECTS.values()]), min_size=1, max_size=3), st.sampled_from(FEATURES), st.booleans())
 def test_a_column_without_values_may_have_any_objects_of_pandas(values, name, as_object):
     rows = len(values)
@@ -112,7 +114,7 @@ def test_a_table_without_rows():
     frame = pa.table(typed(2, [])).to_pandas()
     for empty in (frame[:0], pd.DataFrame(columns=frame.columns), {name: [] for name in frame.columns}):
         assert conformed(empty).equals(conformed(typed(0, [])))
-    with pytest.raises(BadData, match="'past' of own must be list.*; it is string"):
+    with pytest.raises(BadData, match=r"'past' of own must be list.*; it is string"):
         conformed(typed(0, []) | {"past": pa.array([], pa.string())})
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ctrlab.errors import BadData
+from ctrlab.schema.frames import UTF_8_MARK, UTF_16
 
 CHUNK = 1 << 20  # bytes per read
 MOST_BYTES = 32 << 20  # a block ends at this size even if it has fewer lines than asked for
@@ -79,7 +80,9 @@ class LineFile:
             raise BadData(f"{self.path} is an archive; unpack it and give the text file inside.")
         if not self._pending:
             raise BadData(f"{self.path} is empty; a raw file has at least one line.")
-        self._pending = self._pending.removeprefix(b"\xef\xbb\xbf")
+        if self._pending.startswith(UTF_16):
+            raise BadData(f"{self.path} is UTF-16, and text must be UTF-8: run `iconv -f UTF-16 -t UTF-8` on it.")
+        self._pending = self._pending.removeprefix(UTF_8_MARK)
 
     def __enter__(self) -> LineFile:
         return self
