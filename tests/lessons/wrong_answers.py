@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pytest
@@ -63,23 +63,31 @@ def _words(question: tuple) -> bytes | None:
     return pickle.dumps([(np.asarray(t).dtype.str, np.asarray(t).tolist()) if hasattr(t, "__array__") else t for t in flat])
 
 
-def judge(lesson: str, exercises: dict[int, tuple[Callable, Iterable[Callable] | dict[Callable, str]]]):
+Wrong = Iterable[Callable] | dict[Callable, str | None] | dict[str, Callable | tuple[Callable, str]]
+"""Wrong answers; or {answer: what its refusal says, a pattern}; or {name: answer}, {name: (answer, pattern)}."""
+
+
+def judge(lesson: str, exercises: dict[int, tuple[Callable | tuple[Callable, ...], Wrong]], *, kernels: bool = False):
     """Two tests of a lesson's checks, for its test file to bind: right answers pass, wrong ones are refused.
 
     Args:
-        exercises: by number, the right answer and wrong ones (or, of each, a pattern of what its refusal says). A replay, and
-            what was learned by heart, are wrong answers to each.
+        exercises: by number, the right answer, or several, and wrong ones. A replay, and what was learned by heart, are wrong
+            answers to each.
+        kernels: the answers take the place of kernels; see the fixture `swapped`.
     """
-    seen = [(n, seed) for n in exercises for seed in range(3)]
-    wrong = []
-    for n, (right, answers) in exercises.items():
-        says = answers if isinstance(answers, dict) else dict.fromkeys(answers)
-        says = {**says, Replay(right): None, ByHeart(lesson, n, right): None}
-        wrong += [pytest.param(n, answer, words, id=f"{n}-{named(answer)}") for answer, words in says.items()]
+    right, wrong = [], []
+    for n, (passes, answers) in exercises.items():
+        for place, answer in enumerate(passes if isinstance(passes, tuple) else (passes,)):
+            right += [pytest.param(n, answer, seed, id=f"{n}-{seed}{f'-{named(answer)}' * bool(place)}") for seed in range(3)]
+            if not kernels and not place:
+                wrong += [
+                    pytest.param(n, one, None, id=f"{n}-{named(one)}") for one in (Replay(answer), ByHeart(lesson, n, answer))
+                ]
+        wrong += [pytest.param(n, answer, words, id=f"{n}-{name}") for name, answer, words in _named(answers)]
 
-    @pytest.mark.parametrize("exercise, seed", seen)
-    def test_right_answers_pass(exercise, seed):
-        check.run(lesson, exercise, exercises[exercise][0], seed)
+    @pytest.mark.parametrize("exercise, answer, seed", right)
+    def test_right_answers_pass(exercise, answer, seed):
+        check.run(lesson, exercise, answer, seed)
 
     @pytest.mark.parametrize("exercise, answer, says", wrong)
     def test_wrong_answers_are_refused(exercise, answer, says):
@@ -87,17 +95,27 @@ def judge(lesson: str, exercises: dict[int, tuple[Callable, Iterable[Callable] |
             check.run(lesson, exercise, answer, 1)
         require_told(refused.value, says)
 
-    return test_right_answers_pass, test_wrong_answers_are_refused
+    both = test_right_answers_pass, test_wrong_answers_are_refused
+    return tuple(map(pytest.mark.usefixtures("swapped"), both)) if kernels else both
 
 
 def require_told(refused: CheckFailed, says: str | None = None) -> None:
     """Requires a headline that is not the rule, and a next step at the second refusal; `says` is found in all of its text."""
     first = str(refused)
-    assert refused.rule.endswith(".") and refused.next_step
-    assert not first.startswith(refused.rule) and first.splitlines()[0].endswith((".", "..."))
+    assert refused.rule.endswith(".") and refused.next_step and not first.startswith(refused.rule)
     refused.tell()
     assert refused.next_step in str(refused)
     assert says is None or re.search(says, str(refused)), f"{says!r} is not in: {refused}"
+
+
+def _named(answers: Wrong) -> Iterator[tuple[str, Callable, str | None]]:
+    """(name, answer, the pattern of what its refusal says or None) of each."""
+    for key in answers:
+        value = answers[key] if isinstance(answers, dict) else None
+        if isinstance(key, str):
+            yield key, *(value if isinstance(value, tuple) else (value, None))
+        else:
+            yield named(key), key, value
 
 
 def named(answer: object) -> str:

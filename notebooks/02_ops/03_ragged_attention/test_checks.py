@@ -1,12 +1,9 @@
 """The checks of the attention lesson against right answers and every kind of wrong one."""
 
-import pytest
 import tensorflow as tf
 from solved import solved
-from wrong_answers import ByHeart, Replay, named
+from wrong_answers import judge
 
-from ctrlab.lessons import check
-from ctrlab.lessons.check import CheckFailed
 from ctrlab.ops import attention
 from ctrlab.ops.events import Events
 
@@ -81,36 +78,11 @@ def sigmoid_on_top(query, keys, splits, layers):
     return tf.sigmoid(right(query, keys, splits, layers))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_split_kernel_passes(seed):
-    check.run(LESSON, 1, right, seed)
-
-
-WRONG = [
-    no_op,
-    zeros,
-    off_by_one,
-    low_precision,
-    half,
-    forgets_the_difference,
-    difference_turned_round,
-    forgets_the_bias,
-    sigmoid_on_top,
-    Replay(right),
-    ByHeart(LESSON, 1, right),
-]
-
-
-@pytest.mark.parametrize("answer", WRONG, ids=named)
-def test_wrong_answers_fail(answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 1, answer)
-
-
-@pytest.mark.parametrize("answer", [joined, padded])
-def test_right_answers_over_the_budget_fail_by_it_alone(answer):
-    with pytest.raises(CheckFailed, match="Budget"):
-        check.run(LESSON, 1, answer)
+WRONG = [no_op, zeros, off_by_one, low_precision, half, forgets_the_difference, difference_turned_round, forgets_the_bias]
+TOO_MUCH = dict.fromkeys((joined, padded), "Budget")
+test_right_answers_pass, test_wrong_answers_are_refused = judge(
+    LESSON, {1: (right, dict.fromkeys([*WRONG, sigmoid_on_top]) | TOO_MUCH)}
+)
 
 
 def changed(found, change):
@@ -145,7 +117,4 @@ def wrong_pools():
     return [nothing, no_sums, not_normalized, over_the_batch, mean, half_precision, weights_alone]
 
 
-@pytest.mark.parametrize("answer", wrong_pools(), ids=named)
-def test_wrong_kernels_fail(swapped, answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 2, answer)
+_, test_wrong_kernels_are_refused = judge(LESSON, {2: ((), wrong_pools())}, kernels=True)

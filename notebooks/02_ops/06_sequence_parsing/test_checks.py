@@ -1,12 +1,9 @@
 """The checks of the parsing lesson against right answers and every kind of wrong one."""
 
-import pytest
 import tensorflow as tf
 from solved import solved
-from wrong_answers import ByHeart, Replay, named
+from wrong_answers import judge
 
-from ctrlab.lessons import check
-from ctrlab.lessons.check import CheckFailed
 from ctrlab.ops.parsing import numbers
 
 LESSON = "02_ops/06_sequence_parsing"
@@ -72,39 +69,11 @@ def loop(columns, separator, buckets):
     return tf.map_fn(lambda row: together([row[None]], separator, buckets)[0], text, fn_output_signature=spec)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_one_chain_passes(seed):
-    check.run(LESSON, 1, together, seed)
-
-
-WRONG = [
-    one_by_one,
-    no_op,
-    nothing,
-    off_by_one,
-    keeps_empty_parts,
-    drops_empty_rows,
-    other_order,
-    rows_side_by_side,
-    of_32_bits,
-    another_separator,
-    another_hash,
-    dense,
-    loop,
-    Replay(together),
-    ByHeart(LESSON, 1, together),
-]
-
-
-@pytest.mark.parametrize("answer", WRONG, ids=named)
-def test_wrong_answers_fail(answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 1, answer)
-
-
-def test_column_by_column_fails_by_its_budget_alone():
-    with pytest.raises(CheckFailed, match="Budget"):
-        check.run(LESSON, 1, one_by_one)
+WRONG = [no_op, nothing, off_by_one, keeps_empty_parts, drops_empty_rows, other_order, rows_side_by_side, of_32_bits]
+WRONG += [another_separator, another_hash, dense, loop]
+test_right_answers_pass, test_wrong_answers_are_refused = judge(
+    LESSON, {1: (together, dict.fromkeys(WRONG) | {one_by_one: "Budget"})}
+)
 
 
 def wrong_ops():
@@ -141,7 +110,4 @@ def wrong_ops():
     return [zeros, constant, sums, half, other_columns, blames_nobody, blames_the_last, not_ours]
 
 
-@pytest.mark.parametrize("answer", wrong_ops(), ids=named)
-def test_wrong_kernels_fail(swapped, answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 2, answer)
+_, test_wrong_kernels_are_refused = judge(LESSON, {2: ((), wrong_ops())}, kernels=True)

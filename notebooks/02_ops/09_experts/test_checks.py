@@ -1,12 +1,9 @@
 """The checks of the lesson on experts against right answers and every kind of wrong one."""
 
-import pytest
 import tensorflow as tf
 from solved import solved
-from wrong_answers import ByHeart, Replay, named
+from wrong_answers import judge
 
-from ctrlab.lessons import check
-from ctrlab.lessons.check import CheckFailed
 from ctrlab.ops import mixture
 
 LESSON = "02_ops/09_experts"
@@ -54,38 +51,9 @@ def two_products(x, kernel, gates):
     return tf.transpose(tf.reshape(y, (-1, count, outputs)), (1, 0, 2)), tf.matmul(x, tf.concat(gates, axis=1))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_one_product_passes(seed):
-    check.run(LESSON, 1, one_product, seed)
-
-
-WRONG = [
-    no_op,
-    one_tensor,
-    zeros,
-    without_transposing,
-    row_first,
-    low_precision,
-    gates_turned,
-    Replay(one_product),
-    ByHeart(LESSON, 1, one_product),
-]
-
-
-@pytest.mark.parametrize("answer", WRONG, ids=named)
-def test_wrong_answers_fail(answer):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 1, answer)
-
-
-@pytest.mark.parametrize("answer", [batched, two_products])
-def test_right_answers_over_the_budget_fail_by_it(answer):
-    with pytest.raises(CheckFailed, match="Budget"):
-        check.run(LESSON, 1, answer)
-
-
-def test_the_stock_mixture_is_right(swapped):
-    check.run(LESSON, 2, mixture.baseline)
+WRONG = [no_op, one_tensor, zeros, without_transposing, row_first, low_precision, gates_turned]
+TOO_MUCH = dict.fromkeys((batched, two_products), "Budget")
+test_right_answers_pass, test_wrong_answers_are_refused = judge(LESSON, {1: (one_product, dict.fromkeys(WRONG) | TOO_MUCH)})
 
 
 def without_softmax(x, said, kernels, biases):
@@ -111,7 +79,6 @@ WRONG_MIXTURES = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG_MIXTURES)
-def test_wrong_kernels_fail(swapped, name):
-    with pytest.raises(CheckFailed):
-        check.run(LESSON, 2, WRONG_MIXTURES[name])
+test_the_stock_mixture_passes, test_wrong_kernels_are_refused = judge(
+    LESSON, {2: (mixture.baseline, WRONG_MIXTURES)}, kernels=True
+)
