@@ -18,7 +18,7 @@ from ctrlab.schema import frames
 from ctrlab.training.step import predict_step
 
 
-def score(model, table, batch_size: int = 4096) -> np.ndarray:
+def score(model, table, batch_size: int | None = None) -> np.ndarray:
     """The model's probability for each row and task, in the order of the rows: float32 [n, K].
 
     The results equal those for the same rows in a file. If a model's `rows_apart` is false, as WDL's at the contest's sizes, the
@@ -28,7 +28,8 @@ def score(model, table, batch_size: int = 4096) -> np.ndarray:
     Args:
         table: as in `ctrlab.data.table`: a pandas DataFrame, an Arrow table, a path of a Parquet file or of a CSV with header. It
             must have the model's columns; a label is not needed. Other columns are left out.
-        batch_size: number of rows that are computed at once, a whole number of at least 1.
+        batch_size: number of rows that are computed at once, a whole number of at least 1; default: the model's own, as in
+            training. So scoring needs no more memory than training: without rung `indicator` a row of DeepFM makes a megabyte.
     Raises:
         BadData: a column is missing or of another kind, or has a value that is not allowed in files either (see
             `ctrlab.data.write`); a probability is not finite. CtrlabError: the batch size is invalid, the model is not one of the
@@ -37,7 +38,8 @@ def score(model, table, batch_size: int = 4096) -> np.ndarray:
     >>> score(model, pandas.read_csv("today.csv"))     # doctest: +SKIP
     array([[0.0271], [0.1189]], dtype=float32)
     """
-    require_whole("`batch_size`", batch_size, 1, 31)
+    if batch_size is not None:
+        require_whole("`batch_size`", batch_size, 1, 31)
     if not isinstance(model, CTRModel):
         raise CtrlabError(
             f"`score` reads a table by the schema of one of the six models of `ctrlab.build`; received {type(model).__name__}, "
@@ -46,10 +48,10 @@ def score(model, table, batch_size: int = 4096) -> np.ndarray:
     columns = tuple(model.input_schema[name] for name in model.input_signature())
     schema = dataclasses.replace(model.input_schema, columns=columns, wide=(), user="")
     rows = conform(frames.table(table, schema), schema, frames.named(table, "The table to score"))
-    predict, found = _traced(model), [np.zeros((0, len(model.tasks)), np.float32)]
+    predict, found, size = _traced(model), [np.zeros((0, len(model.tasks)), np.float32)], batch_size or model.hyper.batch_size
     with explained(), one_sentence():
-        for start in range(0, len(rows), batch_size):
-            found.append(predict(features_of(rows.slice(start, batch_size), schema)).numpy())
+        for start in range(0, len(rows), size):
+            found.append(predict(features_of(rows.slice(start, size), schema)).numpy())
     p = np.concatenate(found)
     if not np.all(np.isfinite(p)):
         raise BadData(f"Probabilities must be finite; {model.name} gave some that are not. Lower the learning rate.")
