@@ -14,6 +14,8 @@ SANITIZED := tests/native tests/cuda
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 # One lesson, or all; for example LESSON=02_ops/04_fused_gru.
 LESSON  =
+# Lessons at the profile `lesson`: a part of all, such as 2/6, or some by name, or both.
+PART    = $(if $(LESSON),,1/1)
 # nbval knows no parameters, so the profile comes from the environment; a learner's own progress is not touched.
 WALK    = rm -rf build/walks && $(BIN)/python -m tests.notebooks.walk build/walks $(1) && \
 	CTRLAB_PROFILE=tiny CTRLAB_WORK=$$(mktemp -d) $(BIN)/pytest -q -n 2 --dist loadfile -p no:cacheprovider --timeout=0 \
@@ -22,7 +24,7 @@ WALK    = rm -rf build/walks && $(BIN)/python -m tests.notebooks.walk build/walk
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: wheel docs lab test test-all test-quick test-long test-studies test-gpu test-python test-native test-notebooks lint setup clean help
+.PHONY: wheel docs lab test test-all test-quick test-long test-studies test-gpu test-python test-native test-notebooks test-lessons lint setup clean help
 
 help:
 	@echo "make lab    set up, then open the workbook in JupyterLab"
@@ -31,6 +33,7 @@ help:
 	@echo "make test-all   everything but the long tests: what CI runs"
 	@echo "make test-native  the C++ and CUDA code under sanitizers"
 	@echo "make test-notebooks  every lesson, as its learner walks through it; or one, LESSON=02_ops/04_fused_gru"
+	@echo "make test-lessons  every solved lesson at the size that learners have; or a part of them, PART=2/6, or one, LESSON=..."
 	@echo "make test-long  the tests that take many minutes: processes killed by the hundred, inputs drawn by the million"
 	@echo "make test-studies  what measures and compares: the tests of studies/"
 	@echo "make test-gpu   the CUDA kernels against float64, then beside torch; writes data/measurements/gpu.json"
@@ -72,6 +75,9 @@ test-native: setup
 
 test-notebooks: setup
 	$(call WALK,$(LESSON))
+
+test-lessons: setup
+	$(BIN)/python -m tests.notebooks.at_lesson $(PART) $(LESSON)
 
 setup: $(VENV)/.built
 

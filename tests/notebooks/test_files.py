@@ -51,6 +51,17 @@ def test_the_first_cell_says_that_the_lesson_is_solved_and_the_learners_does_not
     assert not any(notebook.SOLVED in cell.source for cell in notebook.learner(solved).cells)
 
 
+TWO_INTERVALS = re.compile(r"\.(low\b.*[<>].*\.high|high\b.*[<>].*\.low)\b")
+
+
+@each(SOLVED)
+def test_no_interval_is_held_against_another(path):
+    """Variants are compared in pairs, by the interval of their ratio: `comparison.ratio(variant, to=other)`."""
+    lines = [line for cell in cells(path, "code") for line in cell.source.splitlines()]
+    apart = [line for line in lines if TWO_INTERVALS.search(line) and not re.search(r"(\w+)\.low <= [\d.]+ <= \1\.high", line)]
+    assert not apart
+
+
 @each(SOLVED)
 def test_learners_have_no_outputs_and_no_solutions(path):
     nb = notebook.learner(notebook.read(path))
