@@ -66,6 +66,12 @@ def require_token(token: str) -> None:
         )
 
 
+def has_token(given: bytes, token: bytes) -> bool:
+    """Whether the value of an authorization header brings the token. The scheme's name may be in any case (RFC 9110, 11.1)."""
+    scheme, _, credentials = given.partition(b" ")
+    return scheme.lower() == b"bearer" and hmac.compare_digest(credentials.lstrip(b" "), token)
+
+
 class Application:
     """A server's answers; a subclass adds its routes.
 
@@ -143,7 +149,7 @@ class Application:
 
     def _require_token(self, headers: Headers) -> None:
         given = headers.get(b"authorization", b"")
-        if self._token and not hmac.compare_digest(given, b"Bearer " + self._token):
+        if self._token and not has_token(given, self._token):
             said = "none" if not given else "another"
             sentence = f"A request brings the server's token, in the header Authorization: Bearer ...; received {said}."
             raise Wrong(401, sentence, (b"www-authenticate", b"Bearer"))

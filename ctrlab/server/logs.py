@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pythonjsonlogger.json import JsonFormatter
@@ -86,6 +87,20 @@ def write_json_lines() -> None:
     logging.getLogger("ctrlab").setLevel(logging.INFO)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it has a line for each odd request; ours are told together
     logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)  # it shows a trace whenever a client no longer waits
+
+
+class Once:
+    """Logs each sentence as a warning when it begins to hold, and not again while it holds."""
+
+    def __init__(self):
+        self._said: frozenset[str] = frozenset()
+
+    def tell(self, sentences: Iterable[str]) -> None:
+        """Logs those of the sentences that did not hold at the last call."""
+        now = frozenset(sentences)
+        for sentence in sorted(now - self._said):
+            log.warning("%s", sentence)
+        self._said = now
 
 
 @dataclass

@@ -17,6 +17,8 @@ SECONDS = tuple(float(f"{digit}e{power}") for power in range(-4, 1) for digit in
 """Upper ends of the histogram buckets of latencies, in seconds: five per power of ten."""
 STAGES_SEEN = ("queue", *STAGES)
 """The stages of a request: the wait for a thread, and the processor's stages."""
+UNLOADED = 2
+"""The number of unloaded versions per model whose latencies stay, so that a scrape after the change has their last counts."""
 
 
 class Metrics(Collector):
@@ -28,6 +30,7 @@ class Metrics(Collector):
 
     def __init__(self, served: Mapping[str, ServedModel], inside: Callable[[], int], log: RequestLog | None = None):
         self._served, self._inside, self._log = served, inside, log
+        self._answered: dict[str, dict[int, None]] = {model: {} for model in served}  # versions, in order
         self._registry = CollectorRegistry()
 
         def latencies(name: str, says: str, *labels: str) -> Histogram:
@@ -42,9 +45,20 @@ class Metrics(Collector):
 
     def answered(self, model: str, queue: float, whole: float, reply: Reply) -> None:
         """Counts an answer, with its wait and its latency in seconds."""
+        self._answered[model].setdefault(reply.version)
         self._whole.labels(model, reply.version).observe(whole)
         for stage, seconds in zip(STAGES_SEEN, (queue, *reply.seconds), strict=True):
             self._stages.labels(model, reply.version, stage).observe(seconds)
+
+    def forget(self) -> None:
+        """Ends the series of unloaded versions, but for the last `UNLOADED` of each model."""
+        for model, answered in self._answered.items():
+            unloaded = [version for version in list(answered) if version not in self._served[model].numbers]
+            for version in unloaded[:-UNLOADED]:
+                self._whole.remove(model, version)
+                for stage in STAGES_SEEN:
+                    self._stages.remove(model, version, stage)
+                del answered[version]
 
     def refuse(self, model: str, why: str) -> None:
         """Counts a refusal, by the name of its kind."""
@@ -68,9 +82,10 @@ class Metrics(Collector):
                 lambda found: found["longest_pause_micros"] / 1e6,
             ),
             "updates_stopped": ("1: no more updates are taken", lambda found: bool(found["stopped"])),
+            "version_gone": ("1: the version is no longer in its folder, and serves on", lambda found: found["gone"]),
         }
-        of_models = {
-            "version": ("The newest version that is served", lambda served, infos: max(infos)),
+        of_models = {  # the newest version is the last one
+            "version": ("The newest version that is served", lambda served, infos: list(infos)[-1]),
             "refused_versions": ("Versions that should be served and are not", lambda served, infos: len(served.refused())),
         }
         found = {model: served.infos() for model, served in self._served.items()}
@@ -79,6 +94,12 @@ class Metrics(Collector):
             for model, infos in found.items():
                 gauge.add_metric([model], value(self._served[model], infos))
             yield gauge
+        loads = CounterMetricFamily(
+            "ctrlab_version_loads", "Versions that became the newest, or whose files changed", labels=["model"]
+        )
+        for model, infos in found.items():
+            loads.add_metric([model], list(infos.values())[-1]["loads"])
+        yield loads
         for name, (says, value) in gauges.items():
             gauge = GaugeMetricFamily(f"ctrlab_{name}", says, labels=["model", "version"])
             for model, infos in found.items():

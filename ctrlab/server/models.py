@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -9,16 +10,17 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 from ctrlab.errors import CtrlabError
 from ctrlab.server.application import WARM_UP, shown
 from ctrlab.server.cores import allocated, group, pool_of
-from ctrlab.server.logs import Refusals
+from ctrlab.server.logs import Once, Refusals
 from ctrlab.server.metrics import Metrics
 from ctrlab.server.request_log import RequestLog
 from ctrlab.server.served import ServedModel
 from ctrlab.serving.processor import ALL, Code, Format, Refused, Reply
-from ctrlab.serving.versions import versions
+from ctrlab.serving.versions import ignored, versions
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
@@ -27,6 +29,10 @@ MEMBERS = 16
 """Threads per core with batching, because most threads then wait for their batch."""
 LONGEST_LABEL = 101
 """Characters of an unknown label that a message shows; no valid label has more than 100."""
+
+
+MOST_REASONS = 3
+"""Folders that a message explains."""
 
 
 class Overloaded(CtrlabError):
@@ -48,7 +54,22 @@ def folders_in(folder: Path) -> dict[str, Path]:
         return {folder.name: folder}
     found = {place.name: place for place in sorted(folder.glob("*")) if place.is_dir() and versions(place)}
     if not found:
-        raise CtrlabError(f"A server has a model's folder, or a folder of such; {folder} is neither: write one by ctrlab export.")
+        said = f"A server has a model's folder, or a folder of such; {folder} is neither: write one by ctrlab export."
+        odd = [why for name, why in ignored(folder).items() if name.isdecimal()]
+        raise CtrlabError(" ".join([said, *(odd or _beside(folder, {}))[:MOST_REASONS]]))
+    return found
+
+
+def _beside(folder: Path, models: dict[str, Path]) -> list[str]:
+    """Why each other folder beside the models is not served, in a sentence."""
+    found = []
+    for place in sorted(folder.glob("[!.]*")):
+        if place.name in models or not place.is_dir():
+            continue
+        if versions(place):
+            found.append(f"{place} has come since this server was started, and is not served: start the server again.")
+        else:
+            found.append(" ".join([f"{place} has no version, and is not served.", *[*ignored(place).values()][:MOST_REASONS]]))
     return found
 
 
@@ -111,6 +132,8 @@ class Models:
                 f"A server has at least 1 thread and no fewer than 0 waiting; received {threads} and {most_waiting}."
             )
         folders = folders_in(folder)
+        self._root = None if Path(folder).resolve() in folders.values() else Path(folder).resolve()
+        self._folders, self._once = folders, Once()
         cores = allocated(dedicated, folders) if dedicated else {}
         self.served: dict[str, ServedModel] = {}
         try:
@@ -134,6 +157,7 @@ class Models:
         self._lines = {name: lines[pool] for name, pool in pools.items()}
         self.came = 0.0
         """Time of the last request, by `time.monotonic`."""
+        self._tell_beside()
         self._ends = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="ctrlab-models", daemon=True)
         self._watcher.start()
@@ -234,7 +258,14 @@ class Models:
         while not self._ends.wait(LOOK_SECONDS):
             for served in self.served.values():
                 served.look()
+            self.metrics.forget()
+            self._tell_beside()
             self._refusals.tell()
+
+    def _tell_beside(self) -> None:
+        if self._root:
+            with contextlib.suppress(OSError, CtrlabError):  # a look later it may be readable
+                self._once.tell(_beside(self._root, self._folders))
 
 
 def _broken(name: str, refused: Refused) -> Refused:
@@ -245,15 +276,24 @@ def _broken(name: str, refused: Refused) -> Refused:
     return told
 
 
-def states(served: ServedModel, version: int | None, label: str) -> dict[int, str]:
-    """{version: why it is not served, or ""}, the newest first; for the requested version or label, or else for all versions.
+class State(NamedTuple):
+    """Whether a version is served; and why it is not, or what is odd about it, or ""."""
+
+    served: bool
+    why: str
+
+
+def states(served: ServedModel, version: int | None, label: str) -> dict[int, State]:
+    """The state of each version, the newest first; for the requested version or label, or else for all versions.
 
     Raises:
         Refused: it is not served.
     """
-    if version is not None or label:
-        return {served.info(version, label)["version"]: ""}
-    return dict.fromkeys(reversed(served.infos()), "") | served.refused()
+    one = version is not None or label
+    infos = [served.info(version, label)] if one else reversed(served.infos().values())
+    found = {info["version"]: State(True, served.note(info)) for info in infos}
+    refused = {} if one else served.refused()
+    return found | {number: State(False, why) for number, why in refused.items() if number not in found}
 
 
 def _why(problem: BaseException) -> str:

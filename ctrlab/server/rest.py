@@ -92,11 +92,10 @@ class Rest(Application):
         return self.models.of(found["model"]).info(*_asked(found))
 
     async def _status(self, found, headers, receive) -> Answer:
-        fine = {"error_code": "OK", "error_message": ""}
         said = []
-        for number, why in states(self.models.of(found["model"]), *_asked(found)).items():
-            status = {"error_code": "UNKNOWN", "error_message": why} if why else fine
-            said.append({"version": str(number), "state": "END" if why else "AVAILABLE", "status": status})
+        for number, state in states(self.models.of(found["model"]), *_asked(found)).items():
+            status = {"error_code": "OK" if state.served else "UNKNOWN", "error_message": state.why}
+            said.append({"version": str(number), "state": "AVAILABLE" if state.served else "END", "status": status})
         return of_json({"model_version_status": said})
 
     async def _metadata(self, found, headers, receive) -> Answer:

@@ -8,7 +8,6 @@ grpc_predict_v2.proto of https://github.com/kserve/open-inference-protocol.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import re
 import secrets
@@ -19,7 +18,7 @@ import grpc
 
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.server import described
-from ctrlab.server.application import LONGEST_ID, STOPS, shown
+from ctrlab.server.application import LONGEST_ID, STOPS, has_token, shown
 from ctrlab.server.models import LONGEST_LABEL, Late, Models, Overloaded, states
 from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.processor import Code, Format, Refused
@@ -52,7 +51,7 @@ class Rpc(grpc.GenericRpcHandler):
     """
 
     def __init__(self, models: Models, token: str):
-        self.models, self._token = models, token
+        self.models, self._token = models, token.encode()
         self.ready = True
         """Whether clients may send more requests to this server."""
         self.takes = True
@@ -112,7 +111,7 @@ class Rpc(grpc.GenericRpcHandler):
 
     def _require_token(self, context) -> None:
         given = dict(context.invocation_metadata() or ()).get("authorization", "")
-        if self._token and not hmac.compare_digest(str(given).encode(), f"Bearer {self._token}".encode()):
+        if self._token and not has_token(str(given).encode(), self._token):
             raise NoToken("A call brings the server's token, in its metadata authorization: Bearer ...")
 
     async def _process(self, asked: _Asked, request: bytes, format: Format, context) -> bytes:
@@ -136,9 +135,9 @@ class Rpc(grpc.GenericRpcHandler):
     async def _status(self, request: bytes, context) -> bytes:
         name, version, label = _asked(request)
         said = b""
-        for each, why in states(self.models.of(name), version, label).items():
-            status = number(1, 2) + field(2, why.encode()) if why else b""
-            said += field(1, number(1, each) + number(2, END if why else AVAILABLE) + field(3, status))
+        for each, state in states(self.models.of(name), version, label).items():
+            status = (b"" if state.served else number(1, 2)) + _texts(2, *filter(None, [state.why]))
+            said += field(1, number(1, each) + number(2, AVAILABLE if state.served else END) + field(3, status))
         return said
 
     async def _metadata(self, request: bytes, context) -> bytes:

@@ -2,6 +2,9 @@
 
 The newest version has a processor that follows the folder. Every other one has a processor for that version alone, which takes
 its updates, too. A process reads a version's weights once, so a label on the newest costs a session, not a second copy.
+
+The folder is what is to be served: a version that was deleted is served on only if nothing can take its place, or while it has a
+label. The log says this, and so do the answers about a model's versions and the metrics.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
+from ctrlab.server.logs import Once
 from ctrlab.serving.processor import Code, Processor, Refused
 from ctrlab.serving.version_labels import read_labels
-from ctrlab.serving.versions import versions
+from ctrlab.serving.versions import MOST, ignored, versions
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +30,7 @@ class _Pinned:
     processor: Processor
     users: int = 0
     retired: bool = False
+    loads: int = 1
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class ServedModel:
     Attributes:
         newest: the processor of the newest version.
         labels: {label: the version that is served for it}.
+        numbers: the versions that were served at the last look.
     """
 
     def __init__(self, folder: Path, name: str, *, keep: int = 1, **configuration):
@@ -60,26 +66,24 @@ class ServedModel:
         self.folder, self.name, self._keep, self._configuration = folder, name, keep, configuration
         self.newest = Processor(folder, name=name, **configuration)
         self.labels: dict[str, int] = {}
+        self.numbers: frozenset[int] = frozenset()
         self._pinned: dict[int, _Pinned] = {}
         self._refused: dict[int, _NotServed] = {}
-        self._said, self._told = "", 0
+        self._ignored: dict[str, str] = {}
+        self._unreadable, self._once = Once(), Once()
+        self._told = (0, 0)  # the newest version that was logged, and the number of loads then
         self._lock = threading.Lock()
         self.look()
 
     def look(self) -> None:
         """Adopts the current labels and folders. Versions that can still be served stay served in any case."""
         try:
-            given, there = read_labels(self.folder), versions(self.folder)
+            given, there, self._ignored = read_labels(self.folder), versions(self.folder), ignored(self.folder)
         except CtrlabError as problem:
-            if str(problem) != self._said:
-                log.warning("%s: the versions of %s stay as they are. %s", self.folder, self.name, problem)
-            self._said = str(problem)
+            self._unreadable.tell([f"{self.folder}: the versions of {self.name} stay as they are. {problem}"])
             return
-        self._said = ""
-        newest = self.newest.info()["version"]
-        if newest != self._told:
-            log.info("Version %d of %s is served", newest, self.name, extra={"model": self.name, "version": newest})
-            self._told = newest
+        self._unreadable.tell([])
+        newest = self._tell_newest()
         kept = [version for version in there if version <= newest][-self._keep :] if self._keep > 1 else []
         self._refused = {version: why for version, why in self._refused.items() if version in given.values() or version in kept}
         wanted = {version for version in kept if self._pin(version)}
@@ -97,6 +101,7 @@ class ServedModel:
             unused = [pinned.processor for pinned in retired if not pinned.users]
         for processor in unused:
             processor.close()
+        self._tell_others(newest)
 
     @contextlib.contextmanager
     def use(self, version: int | None = None, label: str = "") -> Iterator[Processor]:
@@ -156,14 +161,61 @@ class ServedModel:
         return dict(sorted(found.items())) | {info["version"]: info}
 
     def refused(self) -> dict[int, str]:
-        """{version: why it is not served} for the versions that should be served."""
-        newest = {int(version): why for version, why in self.newest.info()["refused"].items()}
-        return newest | {version: refused.why for version, refused in self._refused.items()}
+        """{version: why it is not served} for the versions that should be served. If the files of a version changed, and can't be
+        loaded, that is said here, although what was loaded before serves on.
+        """
+        info = self.newest.info()
+        found = {int(name): why for name, why in self._ignored.items() if name.isdecimal()}
+        found = {version: why for version, why in found.items() if info["version"] < version <= MOST}
+        found |= {int(version): why for version, why in info["refused"].items()}
+        return found | {version: refused.why for version, refused in self._refused.items()}
+
+    def note(self, info: dict) -> str:
+        """What is odd about a served version, given its `info`, in a sentence; or ""."""
+        version = info["version"]
+        if info["gone"]:
+            said = f"Version {version} of {self.name} serves on, but it is no longer in {self.folder}"
+            return f"{said}: a server that starts now can't serve it. Put it back, or export another."
+        return info["refused"].get(str(version), "")
 
     def close(self) -> None:
         """Closes all processors; call it when no request is inside."""
         for processor in [self.newest, *(pinned.processor for pinned in self._pinned.values())]:
             processor.close()
+
+    def _tell_newest(self) -> int:
+        """Logs another newest version; returns its number."""
+        info = self.newest.info()
+        version, loads = info["version"], info["loads"]
+        if (version, loads) != self._told:
+            before, self._told = self._told[0], (version, loads)
+            about = {"extra": {"model": self.name, "version": version}}
+            if version > before:
+                log.info("Version %d of %s is served", version, self.name, **about)
+            elif version < before:
+                log.warning("Version %d of %s was deleted: version %d is served", before, self.name, version, **about)
+            else:
+                self._tell_changed(version)
+        return version
+
+    def _tell_changed(self, version: int) -> None:
+        about = {"model": self.name, "version": version}
+        log.warning("The files of version %d of %s changed: it is loaded anew, and served", version, self.name, extra=about)
+
+    def _tell_others(self, newest: int) -> None:
+        """Logs what is odd about the versions, and is not logged yet."""
+        infos = self.infos()
+        for version in infos.keys() & self._pinned.keys() - {newest}:
+            pinned, loads = self._pinned[version], infos[version]["loads"]
+            if loads != pinned.loads:
+                self._tell_changed(version)
+            pinned.loads = loads
+        self.numbers = frozenset(infos)
+        refused = {version: why for version, why in self.refused().items() if version not in infos}
+        sentences = [f"Version {version} of {self.name} is not served: {why}" for version, why in refused.items()]
+        said = {*refused.values()}
+        sentences += [why for why in self._ignored.values() if why not in said]
+        self._once.tell([*sentences, *filter(None, map(self.note, infos.values()))])
 
     def _pin(self, version: int) -> bool:
         """Whether this version has a processor; makes one if possible."""
@@ -175,8 +227,6 @@ class ServedModel:
         try:
             pinned = _Pinned(Processor(self.folder, name=self.name, version=version, **self._configuration))
         except Refused as refused:
-            if not before or before.why != str(refused):
-                log.warning("Version %d of %s is not served: %s", version, self.name, refused)
             self._refused[version] = _NotServed(str(refused), files, refused.code == Code.UNAVAILABLE)
             return False
         self._refused.pop(version, None)

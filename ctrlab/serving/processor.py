@@ -140,7 +140,11 @@ def _call(function, *arguments) -> None:
 
 
 class Processor:
-    """Serves the newest version in a model's folder, and finds newer ones by itself. Thread-safe.
+    """Serves the newest version in a model's folder, and follows the folder by itself. Thread-safe.
+
+    A newer version takes the place of the one that serves if it can be loaded. A version whose files change is another version:
+    it is loaded again. If the version that serves is deleted, the newest of the others takes its place; if there is none, it
+    serves on.
 
     Args:
         folder: the model's folder; its versions are folders in it.
@@ -180,7 +184,7 @@ class Processor:
         types = {"string": pa.binary(), "int32": pa.int32(), "int64": pa.int64(), "float32": pa.float32()}
         info = self.info()
         reply = self._reply(self._library.ctrlab_processor_parse, _given(request, format, header))
-        if reply.version != info["version"]:  # a newer one has come between the two calls
+        if self.info()["loads"] != info["loads"]:  # another version has come between the calls
             return self.parse(request, format, header)
         data, at, found = pa.py_buffer(reply.data), 0, {}
 
@@ -203,7 +207,8 @@ class Processor:
         """Describes the served model: name, version, update, step of the training, inputs and outputs with their types, and
         `per_user`, the columns that candidates share, if they do.
 
-        Also `read_micros`: when the weights were read from the model, microseconds since 1970; `longest_pause_micros`: the
+        Also `loads`: the number of versions loaded so far; `gone`: whether this version is no longer in the folder;
+        `read_micros`: when the weights were read from the model, microseconds since 1970; `longest_pause_micros`: the
         longest time for which an update delayed requests; `stopped`: why no more updates are taken, or ""; `refused`: {version:
         why it is not served}; `members` of its group: their threads, requests inside and answered.
         """

@@ -7,7 +7,8 @@
 A server that serves version 7 applies the updates that appear beside it. Each is one file: the changed rows, the removed keys,
 and the dense tensors, without the slots that only training needs. The trainer copies these between two steps, and a thread writes
 them. A failed update is not confirmed to any table, so the next one contains its changes, too. Its number is used again only if
-its file never appeared, because a server may have applied it. Several workers: `ctrlab.serving.shared_publishing`.
+its file never appeared, because a server may have applied it. If somebody deleted or replaced what an update would follow, a full
+version comes instead. Several workers: `ctrlab.serving.shared_publishing`.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from ctrlab.serving import warm_up
 from ctrlab.serving.bundled import Bundled, weights_in
 from ctrlab.serving.export import Trained, complete
 from ctrlab.serving.inputs import Features, Kind, inputs_of, of_one_user, to_tensors
+from ctrlab.serving.manifest import NAME, File
 from ctrlab.serving.own import subject
-from ctrlab.serving.publishing_folder import delete_old, explained, lock, updates_of
+from ctrlab.serving.publishing_folder import FullVersion, PublisherLock, delete_old, explained, updates_of
 from ctrlab.serving.versions import new_version
 from ctrlab.serving.weights import Moment, write_update, write_weights
 from ctrlab.training.changes import Changed, track
@@ -95,8 +97,8 @@ class Publisher:
         model: as in `export_model`. In an own model, only embedding variables have rows that can be sent separately; each update
             contains all other weights completely, those of `keras.layers.Embedding` included.
         every: seconds between two publications.
-        full_every: one of this many publications is a full version; so is the first, and one whose changes the tables no longer
-            know.
+        full_every: one of this many publications is a full version; so is the first, one whose changes the tables no longer
+            know, and one before which the last version or an update of it was deleted or replaced.
         keep: the number of full versions of publishers that stay, with their updates. Older ones without a label are deleted;
             exports never are. A failed deletion is tried again after the next publication.
         inputs, rows, memory_rows, share_users, optimizations: as in `export_model`.
@@ -140,7 +142,8 @@ class Publisher:
         self._bundled = Bundled(self.model, self._columns, memory_rows, optimizations)
         self._held = contextlib.ExitStack()
         if self.leads:
-            self._held.enter_context(lock(self.folder))
+            self._lock = PublisherLock(self.folder)
+            self._held.callback(self._lock.release)
         try:
             self._changes = track(model, optimizer) if self._bundled.tables else None
         except BaseException:
@@ -151,7 +154,8 @@ class Publisher:
         self._writing: Future | None = None
         self._failed: CtrlabError | None = None
         self._last = False  # whether no publication is to come
-        self._version: tuple[int, str] | None = None  # the last full version's number, and its bundle; None: the next one is full
+        self._version: FullVersion | None = None  # the last one; None: the next publication is full
+        self._highest = 0  # number of a version of this publisher
         self._update = 0
         self._read_step: int | None = None  # of the last content that was taken
         self._due = time.monotonic() + self.every
@@ -218,14 +222,16 @@ class Publisher:
         self._held.close()
 
     def _read(self) -> Content:
-        content = self._content(self._full_is_due)
+        content = self._content(self._full_is_due())
         if content.lost:
             del content  # free these copies before the next ones are made
             content = self._content(full=True)
         return content
 
-    @property
     def _full_is_due(self) -> bool:
+        if self._version and (lost := self._version.lacks(self.folder, self._update)):
+            log.warning("%s A full version follows.", lost)
+            self._version = None
         return self._version is None or self._update + 1 >= self.full_every
 
     def _content(self, full: bool) -> Content:
@@ -260,9 +266,10 @@ class Publisher:
         """Writes the version or the update; returns the bytes of its weights."""
         try:
             with explained(self.folder):
+                self._lock.hold()
                 return self._write_version(content) if content.full else self._write_update(content)
         except CtrlabError:
-            if content.full or not (self.folder / str(self._version[0])).is_dir():
+            if content.full:
                 self._version = None
             raise
 
@@ -275,20 +282,21 @@ class Publisher:
         bundle, name = secrets.token_hex(16), self.folder.resolve().name
         graph = self._bundled.saved_model(bundle)
         trained = Trained(self.run, content.moment.step)
-        with new_version(self.folder) as (number, folder):
+        with new_version(self.folder, above=self._highest) as (number, folder):
             size = self._write_weights(weights_in(folder), bundle, content)
             known, served = content.answers, self._bundled.rungs
             complete(folder, name, self.model, self._columns, self._requests, graph, trained, served, known)
             make_folder(updates_of(self.folder, number))
-        self._version, self._update = (number, bundle), 0
+            version = FullVersion(number, bundle, File.of(folder / NAME))
+            self._highest = number
+        self._version, self._update = version, 0
         return size
 
     def _write_update(self, content: Content) -> int:
-        number, bundle = self._version
-        folder = updates_of(self.folder, number)
+        folder = updates_of(self.folder, self._version.number)
         part = folder / f".{content.moment.update}-{secrets.token_hex(8)}"
         try:
-            size = self._write_weights(part, bundle, content)
+            size = self._write_weights(part, self._version.bundle, content)
             with part.open("rb") as file:
                 os.fsync(file.fileno())
             part.rename(folder / str(content.moment.update))

@@ -187,7 +187,7 @@ class SharedPublisher(Publisher):
         if self.leads:
             with contextlib.suppress(OSError):  # then each says what it can't write
                 self._parts.mkdir(exist_ok=True)  # whoever tidies up may have taken it
-        content = self._cut_by_all(self._said(full=self._full_is_due)[0]["full"])
+        content = self._cut_by_all(self._said(full=self._full_is_due())[0]["full"])
         if content is None:
             return
         if content.full:

@@ -4,9 +4,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <system_error>
 
@@ -28,11 +31,16 @@ std::string FilesIn(const std::string& folder) {
        !gone && each != std::filesystem::recursive_directory_iterator(); each.increment(gone)) {
     struct stat about;
     if (stat(each->path().c_str(), &about) != 0) continue;
-    files.push_back(each->path().string() + " " + std::to_string(about.st_ino) + " " + std::to_string(about.st_size) + " " +
-                    std::to_string(about.st_mtim.tv_sec) + "." + std::to_string(about.st_mtim.tv_nsec) + "\n");
+    std::string file = each->path().string() + " " + std::to_string(about.st_size);
+    for (const timespec& time : {about.st_mtim, about.st_ctim}) {  // nobody can set the second one
+      file += " " + std::to_string(time.tv_sec) + "." + std::to_string(time.tv_nsec);
+    }
+    files.push_back(file + "\n");
   }
   std::sort(files.begin(), files.end());
-  return std::accumulate(files.begin(), files.end(), std::string());
+  std::ifstream manifest(folder + "/" + kManifest, std::ios::binary);
+  const std::string content{std::istreambuf_iterator<char>(manifest), std::istreambuf_iterator<char>()};
+  return std::accumulate(files.begin(), files.end(), std::to_string(std::hash<std::string>()(content)) + "\n");
 }
 
 int64_t LargestNumberIn(const std::string& folder) {
@@ -49,13 +57,33 @@ std::vector<int64_t> VersionsIn(const std::string& folder) {
   DIR* const listed = opendir(folder.c_str());
   if (!listed) return versions;
   struct stat about;
+  errno = 0;
   while (const dirent* const entry = readdir(listed)) {
     const int64_t number = NumberOf(entry->d_name);
-    if (number > 0 && stat((folder + "/" + entry->d_name + "/" + kManifest).c_str(), &about) == 0) versions.push_back(number);
+    // A manifest that the disk fails to show is not gone.
+    const bool there = number > 0 && (stat((folder + "/" + entry->d_name + "/" + kManifest).c_str(), &about) == 0 ||
+                                      (errno != ENOENT && errno != ENOTDIR));
+    if (there) versions.push_back(number);
+    errno = 0;
   }
+  const int problem = errno;
   closedir(listed);
+  if (problem) throw std::system_error(problem, std::generic_category(), folder);
   std::sort(versions.begin(), versions.end(), std::greater<>());
   return versions;
+}
+
+std::string OddNameIn(const std::string& folder) {
+  std::string odd;
+  DIR* const listed = opendir(folder.c_str());
+  if (!listed) return odd;
+  while (const dirent* const entry = readdir(listed)) {
+    const std::string name = entry->d_name;
+    if (name.find_first_not_of("0123456789") == std::string::npos && NumberOf(name) < 0 && name > odd) odd = name;
+  }
+  closedir(listed);
+  if (!odd.empty()) odd = " A version's name is a number in [1, 2^63) without leading zeros, and " + odd + " is none: rename it.";
+  return odd;
 }
 
 }  // namespace ctrlab::processor

@@ -146,7 +146,7 @@ Answer Processor::Make(const std::string& folder, Configuration configuration, s
     if (made->refused_.empty()) {
       return Refusal(Code::kNotFound, "A model's folder holds versions, such as ", folder, "/1; there is ",
                      made->configuration_.version < 0 ? "none" : "no version " + std::to_string(made->configuration_.version),
-                     ": write one by ctrlab export.");
+                     ": write one by ctrlab export.", OddNameIn(folder));
     }
     const Refused& refused = made->refused_.rbegin()->second;
     return {refused.passing ? Code::kUnavailable : Code::kFailed, refused.why};
@@ -174,25 +174,50 @@ std::shared_ptr<const Servable> Processor::current() const {
 
 void Processor::LookForVersions() {
   const std::shared_ptr<const Servable> before = current();
-  for (const int64_t version : VersionsIn(folder_)) {
-    if (before && version <= before->version()) return;
+  const std::vector<int64_t> versions = VersionsIn(folder_);
+  const auto there = [&](int64_t version) { return std::find(versions.begin(), versions.end(), version) != versions.end(); };
+  const int64_t serves = before ? before->version() : 0;
+  const bool gone = before && !there(serves);
+  {
+    const std::lock_guard lock(mutex_);
+    gone_ &= gone;
+    std::erase_if(refused_, [&](const auto& each) { return !there(each.first) || (!gone && each.first < serves); });
+  }
+  for (const int64_t version : versions) {
     if (configuration_.version > 0 && version != configuration_.version) continue;
+    if (!gone && version < serves) return;
     const std::string place = folder_ + "/" + std::to_string(version);
     std::string files = FilesIn(place);
+    if (version == serves && files == files_) {
+      const std::lock_guard lock(mutex_);
+      refused_.erase(version);  // changed files are what they were again
+      return;
+    }
     if (IsRefused(version, files)) continue;
     std::shared_ptr<Servable> found;
     Answer answer = Servable::Load(place, version, configuration_.name, group_, &found);
-    if (answer.ok() && before) answer = RequirePace(*found, *before);
+    if (answer.ok() && FilesIn(place) != files) {
+      answer = Refusal(Code::kUnavailable, "Version ", place, " changed while it was loaded: it is loaded again.");
+    }
+    if (answer.ok() && before && version >= serves) answer = RequirePace(*found, *before);
     if (!answer.ok()) {
+      if (version == serves) {
+        answer.sentence = "The files of " + place + " have changed, and those from before serve on: " + answer.sentence;
+      }
       Refuse(version, std::move(files), std::move(answer));
       continue;
     }
     TakeUpdates(*found);
+    files_ = std::move(files);
     const std::lock_guard lock(mutex_);
     current_ = std::move(found);
-    refused_.erase(version);
+    ++loads_;
+    gone_ = false;
+    std::erase_if(refused_, [&](const auto& each) { return each.first <= version; });
     return;
   }
+  const std::lock_guard lock(mutex_);
+  gone_ = gone;  // and nothing takes its place
 }
 
 bool Processor::IsRefused(int64_t version, const std::string& files) const {
@@ -356,7 +381,8 @@ std::string Processor::Info() const {
   const std::shared_ptr<const Servable> servable = current();
   const serving::Moment moment = servable->moment();
   const std::lock_guard lock(mutex_);
-  std::string json = "{\"name\": " + Quoted(configuration_.name) + ", \"version\": " + std::to_string(servable->version());
+  std::string json = "{\"name\": " + Quoted(configuration_.name) + ", \"version\": " + std::to_string(servable->version()) +
+                     ", \"loads\": " + std::to_string(loads_) + ", \"gone\": " + (gone_ ? "true" : "false");
   json += ", \"update\": " + std::to_string(moment.update) + ", \"step\": " + std::to_string(moment.step) +
           ", \"read_micros\": " + std::to_string(moment.micros) +
           ", \"longest_pause_micros\": " + std::to_string(servable->longest_pause()) + ", \"stopped\": " + Quoted(stopped_) +

@@ -1,5 +1,10 @@
-// Serves a model's folder: the newest version that answers, with the updates that follow it. A thread looks for newer versions
-// and updates.
+// Serves a model's folder: the newest version that answers, with the updates that follow it. A thread looks for versions and
+// updates, and follows the folder:
+//
+//   a newer version comes           it serves, if it can be loaded and is not too slow
+//   the serving one's files change  they are another version: that is loaded, and serves in its place. If it can't be loaded, the
+//                                   one from before serves on, and `Info` says why
+//   the serving one is deleted      the newest of the others serves. If there is none, the deleted one serves on, and `Info` says so
 
 #pragma once
 
@@ -77,7 +82,6 @@ class Processor {
   };
   Answer ParseRequest(const Servable& servable, int32_t format, std::string_view request, int64_t header, Read* read) const;
   Answer RequireServed(const Servable& servable, const Addressee& asked) const;
-  // The newest version that is newer than the current one, can be loaded and is not too slow becomes current.
   void LookForVersions();
   bool IsRefused(int64_t version, const std::string& files) const;
   void Refuse(int64_t version, std::string files, Answer answer);
@@ -91,8 +95,11 @@ class Processor {
   std::shared_ptr<Group> group_;
   Batcher batcher_;
   std::string odd_update_;    // the update that was refused last, and its files' state then; only the watcher uses it
-  mutable std::mutex mutex_;  // guards the next four
+  std::string files_;         // of the current version, before it was loaded; only the watcher uses it
+  mutable std::mutex mutex_;  // guards the next six
   std::shared_ptr<const Servable> current_;
+  int64_t loads_ = 0;                   // the number of versions that became current
+  bool gone_ = false;                   // whether the current version is no longer in the folder
   std::map<int64_t, Refused> refused_;  // by version
   std::string stopped_;                 // why the current version takes no more updates
   bool ends_ = false;

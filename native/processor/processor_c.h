@@ -1,7 +1,9 @@
 /* Answers requests with an exported model, in the process of any server: the C interface of libctrlab_processor.so.
  *
  *   a processor    serves the newest version in a model's folder, as `ctrlab export` writes it. It finds newer versions by itself
- *                  and tries each on its warm-up requests. If that succeeds, it serves it; otherwise it keeps the old one
+ *                  and tries each on its warm-up requests. If that succeeds, it serves it; otherwise it keeps the old one. A
+ *                  version whose files change is another version, and is loaded again. If the version that serves is deleted,
+ *                  the newest of the others takes its place; if there is none, it serves on
  *   updates        of a version are files that `ctrlab train --publish` writes. They change its weights in place, at moments when
  *                  no request runs: so each answer comes from one update
  *   a handle       a number, never used again. Each initialize gives one, which is released once. A call with a handle that was
@@ -118,10 +120,10 @@ int32_t ctrlab_processor_batch_process(ctrlab_processor processor, const ctrlab_
 int32_t ctrlab_processor_parse(ctrlab_processor processor, const ctrlab_processor_request* request,
                                ctrlab_processor_response* response, char* problem, size_t problem_size);
 
-/* The model as a JSON object: name, version, update, the training step of its weights and the time at which they were read
- * (microseconds since 1970; 0 in a stock export), the longest time that an update delayed requests, why no more updates are
- * taken, the numbers of batches and of requests in them, the group's members, inputs and outputs with their types, and why newer
- * versions are not served. */
+/* The model as a JSON object: name, version, the number of versions loaded so far ("loads"), whether this one is no longer in the
+ * folder ("gone"), update, the training step of its weights and the time at which they were read (microseconds since 1970; 0 in a
+ * stock export), the longest time that an update delayed requests, why no more updates are taken, the numbers of batches and of
+ * requests in them, the group's members, inputs and outputs with their types, and why newer or changed versions are not served. */
 int32_t ctrlab_processor_info(ctrlab_processor processor, ctrlab_processor_response* response, char* problem,
                               size_t problem_size);
 

@@ -21,7 +21,7 @@ from ctrlab.serving import verify
 from ctrlab.serving.bundled import WEIGHTS, Bundled
 from ctrlab.serving.inputs import inputs_of, to_tensors
 from ctrlab.serving.processor import Processor
-from ctrlab.serving.publishing_folder import LOCKED, lock
+from ctrlab.serving.publishing_folder import LOCKED, PublisherLock
 from ctrlab.training import restore
 from ctrlab.training.restoring import tables_of
 
@@ -120,7 +120,7 @@ def test_three_workers_and_one_of_them_is_killed_while_it_publishes(whole, tmp_p
     for step, update in ((2, 0), (3, 1)):
         holds_the_save(whole, tmp_path, step, 1, update, tmp_path / f"merged-{update}")
     answers_as(tmp_path, whole[0], 1, 1)
-    lock(folder).release()  # the next training that publishes deletes the half
+    PublisherLock(folder).release()  # the next training that publishes deletes the half
     left = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     assert left == {LOCKED, "1.updates", "1.updates/1", *files_in_version(folder)}
 

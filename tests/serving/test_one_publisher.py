@@ -11,6 +11,7 @@ from ctrlab import models, training
 from ctrlab.errors import CtrlabError
 from ctrlab.serving.publishing import Publisher
 from ctrlab.serving.publishing_folder import LOCKED
+from ctrlab.serving.versions import LAST
 
 HOLDS = """
 import sys, time
@@ -46,7 +47,7 @@ def test_a_second_publisher_is_refused_until_the_first_ends(trainer, tmp_path):
         1 / 0  # noqa: B018
     trainer.publisher(tmp_path / "ctr").close()
     seen = {place.name for place in (tmp_path / "ctr").iterdir()}
-    assert seen == {"1", "1.updates", "2", "2.updates", LOCKED}
+    assert seen == {"1", "1.updates", "2", "2.updates", LOCKED, LAST}
 
 
 def test_a_killed_publisher_holds_nothing(trainer, tmp_path):
