@@ -77,10 +77,10 @@ class Encoder:
             return None
         if STAGED in features:
             return features[STAGED]
-        runs = [
-            sharing.wrapped(self._numbers(run, raw.taken(run, features)), users)
-            for run, users in sharing.runs(self.number_columns, features)
-        ]
+        runs = []
+        for run, users in sharing.runs(self.number_columns, features):
+            values = raw.taken(run, features)
+            runs.append(sharing.wrapped(raw.finite(run, values, self._numbers(run, values)), users))
         return sharing.side_by_side(*runs)
 
     def stage(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor | tf.RaggedTensor]:

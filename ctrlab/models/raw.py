@@ -1,4 +1,6 @@
-"""The raw features that a model takes: each is checked when a graph is made, at no cost to a step."""
+"""The raw features that a model takes. Their types are checked when a graph is made, at no cost to a step; their numbers in each
+call, because TensorFlow's own product with a ReLU makes 0 of NaN.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,10 @@ from ctrlab.ops.references.raw import is_list
 from ctrlab.schema import Column, IdColumn
 
 Values = tf.Tensor | tf.RaggedTensor
+FINITE = "Numbers must be finite, and such as float32 holds"
+CURE = "fill what is missing with the column's default"
+SHOWN = 8
+"""The most columns that a sentence names."""
 
 
 def taken(columns: Sequence[Column], features: Mapping[str, Values]) -> list[Values]:
@@ -29,6 +35,23 @@ def taken(columns: Sequence[Column], features: Mapping[str, Values]) -> list[Val
             f"{', '.join(map(str, features)) or 'no feature'}: add {'it' if len(missing) == 1 else 'them'}."
         )
     return [_values(column, sharing.bare(features[column.name])) for column in columns]
+
+
+def finite(columns: Sequence[Column], values: Sequence[Values], numbers: tf.Tensor) -> tf.Tensor:
+    """`numbers`, a matrix that was made of the columns' `values`, after a check that all of these are finite numbers.
+
+    Raises:
+        InvalidArgumentError: one is NaN or infinite, or none that float32 holds.
+    """
+    flat = [values.flat_values if isinstance(values, tf.RaggedTensor) else values for values in values]
+    given = [each for each in flat if each.dtype != tf.string]
+    if len(given) < len(flat):
+        given.append(tf.reshape(numbers, [-1]))  # made of text
+    names = ", ".join(column.name for column in columns[:SHOWN]) + (", ..." if len(columns) > SHOWN else "")
+    good = tf.reduce_all(tf.math.is_finite(tf.concat(given, 0)))
+    check = tf.raw_ops.Assert(condition=good, data=[f"{FINITE}; one of {names} is not: {CURE}."])
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.identity(numbers)
 
 
 def _values(column: Column, values) -> Values:

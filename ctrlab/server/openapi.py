@@ -5,9 +5,10 @@ Source: https://spec.openapis.org/oas/v3.1.0.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
+from ctrlab.server.described import DATATYPES
 from ctrlab.serving.inputs import COUNTS
 
 WHY = {
@@ -22,12 +23,12 @@ WHY = {
     503: "The model can't answer now.",
 }
 TEXT = {"anyOf": [{"type": "string"}, {"type": "object", "properties": {"b64": {"type": "string"}}, "required": ["b64"]}]}
-VALUES = {
-    "string": TEXT,
-    "int32": {"type": "integer", "minimum": -(1 << 31), "maximum": (1 << 31) - 1},
-    "int64": {"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 63) - 1},
-    "float32": {"type": "number"},
+VALUES = {"string": TEXT, "bool": {"type": "boolean"}} | {f"float{bits}": {"type": "number"} for bits in (16, 32, 64)}
+VALUES |= {
+    f"int{bits}": {"type": "integer", "minimum": -(1 << bits - 1), "maximum": (1 << bits - 1) - 1} for bits in (8, 16, 32, 64)
 }
+VALUES |= {f"uint{bits}": {"type": "integer", "minimum": 0, "maximum": (1 << bits) - 1} for bits in (8, 16, 32, 64)}
+NULL = {"type": "null"}
 VERSION = {
     "name": "version",
     "in": "path",
@@ -41,14 +42,13 @@ OPEN = {"security": []}
 """The security entry of requests that need no token."""
 
 
-def document(inputs: dict[str, dict[str, str]], shared: Collection[str] = ()) -> dict:
+def document(infos: Mapping[str, dict]) -> dict:
     """The interface of a server.
 
     Args:
-        inputs: {model: {input: its type}}, from the processors' `info`.
-        shared: the models whose candidates share users.
+        infos: {model: the `info` of its processor}.
     """
-    models = {"name": "model", "in": "path", "required": True, "schema": {"type": "string", "enum": sorted(inputs)}}
+    models = {"name": "model", "in": "path", "required": True, "schema": {"type": "string", "enum": sorted(infos)}}
     paths = {
         "/v2": _get("The server"),
         "/v2/health/live": _get("Whether the server runs", kind=None) | OPEN,
@@ -65,11 +65,9 @@ def document(inputs: dict[str, dict[str, str]], shared: Collection[str] = ()) ->
             f"/v2/models/{{model}}{at}/ready": _get("Whether the model answers", models, *asked, kind=None),
         }
     described = {path: {"get": operation} for path, operation in paths.items()}
-    for model, types in inputs.items():
-        values = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
-        answer = {"type": "object", "properties": {"predictions": values, "outputs": values}}
+    for model, info in infos.items():
         for at, asked in ASKED.items():
-            rows = _post(f"The answers of {model} to rows", _predict(types, model in shared), answer, *asked)
+            rows = _post(f"The answers of {model} to rows", _predict(info), _answer(info), *asked)
             tensors = _post(f"The answers of {model} to tensors", INFER, {"type": "object"}, *asked)
             described |= {f"/v1/models/{model}{at}:predict": {"post": rows}, f"/v2/models/{model}{at}/infer": {"post": tensors}}
     return {
@@ -93,8 +91,8 @@ INFER = {
                 "required": ["name", "shape", "datatype", "data"],
                 "properties": {
                     "name": {"type": "string"},
-                    "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "maxItems": 1},
-                    "datatype": {"enum": ["BYTES", "INT32", "INT64", "FP32"]},
+                    "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1},
+                    "datatype": {"enum": sorted(DATATYPES.values())},
                     "data": {"type": "array"},
                 },
             },
@@ -102,36 +100,79 @@ INFER = {
     },
 }
 """The schema of an inference request. Tensors as bytes after the JSON are an extension of the protocol that no schema can
-describe.
+describe. A column with a default may be left out, and null stands for a missing value.
 """
 
 
-def _predict(types: dict[str, str], shared: bool) -> dict:
+def _predict(info: dict) -> dict:
     """The schema of a request by rows or by columns. A column of lists is given as lists, or as its values and row splits. A
-    request by columns may contain the number of candidates of each user.
+    column with a default may be left out, and its values may be null. A model of one column takes it without its name. A request
+    by columns may contain the number of candidates of each user.
     """
-    row, columns, either = {}, {}, []
-    counts = {COUNTS.column: {"type": "array", "items": {"type": "integer", "minimum": 0}}} if shared else {}
+    types, shapes, defaults = info.get("inputs", {}), info.get("input_shapes", {}), info.get("defaults", {})
+    row, columns, rules = {}, {}, []
     for name, kind in types.items():
-        if name in counts:
-            continue
         column, _, part = name.rpartition("/")
-        if part == "values":
-            row[column] = {"type": "array", "items": VALUES[kind]}
-            columns[name] = row[column]
-            columns[f"{column}/row_splits"] = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
-            either.append({"oneOf": [{"required": [column]}, {"required": [name, f"{column}/row_splits"]}]})
-            for flat in (name, f"{column}/row_splits"):
-                either.append({"not": {"required": [column, flat]}})
-        elif part != "row_splits":
-            row[name] = VALUES[kind]
-    columns |= {name: {"type": "array", "items": value} for name, value in row.items()} | counts
-    plain = sorted(name for name in row if name in types)
-    by_row = {"type": "object", "properties": row, "required": sorted(row), "additionalProperties": False}
-    by_column = {"type": "object", "properties": columns, "required": plain, "additionalProperties": False}
-    if either:
-        by_column["allOf"] = either
+        if part == "row_splits" or (info.get("per_user") and name == COUNTS.column):
+            continue
+        if part != "values":
+            row[name] = _optional(name, _with_or_without_1(VALUES[kind], shapes[name][1:]), defaults)
+            columns[name] = _optional(name, _lists(row[name], [-1]), defaults, inside=True)
+            continue
+        row[column] = _optional(column, _lists(VALUES[kind], [-1]), defaults)
+        columns[column] = _optional(column, _lists(row[column], [-1]), defaults, inside=True)
+        splits = f"{column}/row_splits"
+        columns |= {name: _lists(VALUES[kind], [-1]), splits: _lists({"type": "integer", "minimum": 0}, [-1]) | {"minItems": 1}}
+        flat, either = {"required": [name, splits]}, {"required": [column]}
+        neither = [{"not": {"anyOf": [{"required": [each]} for each in (column, name, splits)]}}] if column in defaults else []
+        rules.append({"oneOf": [flat, either, *neither]})
+        rules += [{"not": {"required": [column, each]}} for each in (name, splits)]
+    needed = sorted(row.keys() - defaults.keys())
+    counts = {COUNTS.column: _lists({"type": "integer", "minimum": 0}, [-1])} if info.get("per_user") else {}
+    by_row = {"type": "object", "properties": row, "required": needed, "additionalProperties": False}
+    by_column = {
+        "type": "object",
+        "properties": columns | counts,
+        "required": [name for name in needed if name in types],
+        "additionalProperties": False,
+    } | ({"allOf": rules} if rules else {})
+    if len(row) == 1:
+        (name,) = row
+        by_row, by_column = {"anyOf": [by_row, row[name]]}, {"anyOf": [by_column, _lists(row[name], [-1])]}
     return {"oneOf": [_object({"instances": {"type": "array", "items": by_row}}), _object({"inputs": by_column})]}
+
+
+def _answer(info: dict) -> dict:
+    """The schema of an answer: by rows "predictions", by columns "outputs". Several outputs have their names."""
+    outputs = {
+        name: _lists({"anyOf": [VALUES[kind], NULL]}, info["output_shapes"][name][1:])
+        for name, kind in info.get("outputs", {}).items()
+    }
+    rows = next(iter(outputs.values())) if len(outputs) == 1 else {"type": "object", "properties": outputs}
+    columns = {name: _lists(value, [-1]) for name, value in outputs.items()}
+    found = next(iter(columns.values())) if len(columns) == 1 else {"type": "object", "properties": columns}
+    return {"type": "object", "properties": {"predictions": _lists(rows, [-1]), "outputs": found}}
+
+
+def _lists(value: dict, sizes: Sequence[int]) -> dict:
+    """The schema of nested lists of these sizes; -1: any."""
+    for size in reversed(sizes):
+        value = {"type": "array", "items": value} | ({} if size < 0 else {"minItems": size, "maxItems": size})
+    return value
+
+
+def _with_or_without_1(value: dict, sizes: Sequence[int]) -> dict:
+    """As `_lists`. As in Keras, a last size of 1 may be left out, or be too much."""
+    if sizes and sizes[-1] == 1:
+        return _lists({"anyOf": [_lists(value, [1]), value]}, sizes[:-1])
+    return _lists(value, sizes) if sizes else {"anyOf": [value, _lists(value, [1])]}
+
+
+def _optional(column: str, value: dict, defaults: Mapping, *, inside: bool = False) -> dict:
+    """The schema of a value that may be null, with its default, if the column has one. `inside`: of the column's list."""
+    if column not in defaults:
+        return value
+    return {"anyOf": [value, NULL]} | ({} if inside else {"default": defaults[column]})
 
 
 def _object(properties: dict) -> dict:

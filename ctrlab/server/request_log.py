@@ -7,7 +7,7 @@ Its columns are the model's, and these:
     _request, _row       the request's id, and which of its examples: whoever learns what became of it names it by these
     _time                when it was answered
     _version, _update    of the model that answered
-    _probabilities       what it answered, one number per task
+    _probabilities       what it answered, one number per task; of an own model's outputs the values of the row, by their names
 
 `ctrlab data join` adds the labels. A thread of its own parses and writes: a request never waits for it. Requests that come faster
 than the thread can write are left out, and counted. Requests that are not written yet are lost if the process is killed.
@@ -15,7 +15,6 @@ than the thread can write are left out, and counted. Requests that are not writt
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import queue
@@ -37,10 +36,12 @@ from ctrlab.data.faults import first_line
 from ctrlab.data.labels import REQUEST, ROW, TIME
 from ctrlab.data.outputs import Replacement, clear_errors
 from ctrlab.errors import CtrlabError, cure_of
+from ctrlab.server.described import DATATYPES
 from ctrlab.server.served import ServedModel
+from ctrlab.serving.graph import by_rows
 from ctrlab.serving.inputs import COUNTS
 from ctrlab.serving.processor import ALL, Format, Reply
-from ctrlab.serving.wire import fields
+from ctrlab.serving.wire import fields, repeated
 
 THREAD = "ctrlab-request-log"
 WAITING = 1_000
@@ -192,7 +193,6 @@ def to_table(scored: Scored) -> pa.Table:
         columns = {name: values.take(pa.array(user_of)) if name in per_user else values for name, values in columns.items()}
     rows = len(next(iter(columns.values())))
     scores = probabilities(scored.reply, scored.format)
-    scores = scores.reshape(rows, len(scores) // max(rows, 1))
     splits = np.arange(rows + 1, dtype=np.int32) * scores.shape[1]
     columns |= {
         REQUEST: pa.array([scored.id] * rows),
@@ -211,16 +211,41 @@ def text(values: pa.Array) -> pa.Array:
 
 
 def probabilities(reply: Reply, format: Format) -> np.ndarray:
-    """The probabilities in an answer, float32, flat."""
-    if format == "predict":
-        entry = fields(fields(reply.data)[1])  # PredictResponse.outputs: a map of one entry
-        return tf.make_ndarray(tensor_pb2.TensorProto.FromString(entry[2])).ravel()
-    if format == "infer":
-        return np.frombuffer(fields(reply.data)[6], np.float32)  # ModelInferResponse.raw_output_contents
-    answer = json.loads(reply.data[: None if reply.header == ALL else reply.header])
+    """The answer to each row, float32 [B, K]: see `by_rows`."""
+    return by_rows({name: np.asarray(values, np.float32) for name, values in outputs_in(reply, format).items()})
+
+
+def outputs_in(reply: Reply, format: Format) -> dict[str, np.ndarray | list]:
+    """{output: its values} of an answer."""
+    if format == "predict":  # PredictResponse.outputs: a map
+        entries = map(fields, repeated(reply.data, 1))
+        return {entry[1].decode(): tf.make_ndarray(tensor_pb2.TensorProto.FromString(entry[2])) for entry in entries}
+    if format == "infer":  # ModelInferResponse
+        tensors, raw = repeated(reply.data, 5), repeated(reply.data, 6)
+        return {
+            fields(tensor)[1].decode(): _of_bytes(values, fields(tensor)[2].decode(), repeated(tensor, 3))
+            for tensor, values in zip(tensors, raw)
+        }
+    head = len(reply.data) if reply.header == ALL else reply.header
+    answer, tail = json.loads(reply.data[:head]), reply.data[head:]
     if format == "infer_json":
-        if reply.header != ALL:
-            return np.frombuffer(reply.data[reply.header :], np.float32)
-        return np.asarray(answer["outputs"][0]["data"], np.float32)
+        found = {}
+        for each in answer["outputs"]:
+            values, size = each.get("data"), each.get("parameters", {}).get("binary_data_size", 0)
+            if values is None:
+                values, tail = tail[:size], tail[size:]
+                found[each["name"]] = _of_bytes(values, each["datatype"], each["shape"])
+            else:
+                found[each["name"]] = np.reshape(values, each["shape"])
+        return found
     found = answer.get("predictions", answer.get("outputs"))
-    return np.fromiter(itertools.chain.from_iterable(found), np.float32)
+    if isinstance(found, dict):
+        return found
+    if found and isinstance(found[0], dict):
+        return {name: [row[name] for row in found] for name in found[0]}
+    return {"": found}
+
+
+def _of_bytes(values: bytes, datatype: str, shape: list[int]) -> np.ndarray:
+    types = {datatype: kind for kind, datatype in DATATYPES.items()}
+    return np.frombuffer(values, types[datatype]).reshape(shape)

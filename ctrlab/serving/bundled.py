@@ -96,8 +96,8 @@ class Bundled:
                 dense_bytes=[shape.num_elements() * dtype.size for dtype, shape in zip(types, shapes)],
                 name="open",
             )
-        inner = {name: tensor.name for name, tensor in trace.inputs.items()}
-        return saved_model(graph, inner, trace.output.name, opened, {WEIGHTS: path})
+        inner, outer = ({name: end.name for name, end in ends.items()} for ends in (trace.inputs, trace.outputs))
+        return saved_model(graph, inner, outer, opened, {WEIGHTS: path})
 
     def write(self, folder: Path, bundle: str, step: int) -> None:
         """Writes the model's current weights into a version's folder. The model must not be trained meanwhile."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import keras
 import tensorflow as tf
@@ -35,7 +35,7 @@ def _bytes(model: keras.Model) -> int:
 
 
 def frozen(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> saved_model_pb2.SavedModel:
-    """A SavedModel with one signature: inputs, a result of `inputs_of`, -> probabilities, float32 [B, K].
+    """A SavedModel with one signature: inputs, a result of `inputs_of`, -> probabilities, or what an own model gives.
 
     Args:
         model: a model with the optimizations "none" or "stock".
@@ -60,4 +60,8 @@ def frozen(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> saved_model_p
     with tf.Graph().as_default() as graph:
         constants = {tensor.name: tf.constant(finite(value, tensor.name)) for tensor, value in values}
         tf.import_graph_def(trace.graph.as_graph_def(), constants, name="")
-    return saved_model(graph, {name: tensor.name for name, tensor in trace.inputs.items()}, trace.output.name)
+    return saved_model(graph, _names(trace.inputs), _names(trace.outputs))
+
+
+def _names(tensors: Mapping[str, tf.Tensor]) -> dict[str, str]:
+    return {name: tensor.name for name, tensor in tensors.items()}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,15 +33,15 @@ from ctrlab.models.graph_names import graph_name
 from ctrlab.models.tables import Embeddings, rows_of_all
 from ctrlab.ops.refusals import sentence
 from ctrlab.serving.inputs import Input, filled, specs_of, to_features
-from ctrlab.serving.own import OwnModel
+from ctrlab.serving.own import OUTPUT, OwnModel
 
-SIGNATURE, OUTPUT = "serving_default", "probabilities"
+SIGNATURE = "serving_default"
 INITIALIZER = "__saved_model_init_op"
 """TensorFlow's name of the op that a loader runs."""
 PARSING = "parsing"
 """The rung whose op checks splits and numbers of rows; without it the graph must check them."""
 ASSERTING = ("Assert", "If", "While")
-"""Ops that may refuse a request. Nothing takes their result, so the output has to wait for them. (A branch or a loop without an
+"""Ops that may refuse a request. Nothing takes their result, so the outputs have to wait for them. (A branch or a loop without an
 assertion in it is of another type: StatelessIf, StatelessWhile.)"""
 
 NUMBERS = (tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int32, tf.int64, tf.bool)
@@ -58,7 +59,7 @@ class Trace:
         dense: the dense tensors: functions of `weights`.
         tables: the tables with a fixed number of rows, each with its resource's placeholder, and the tensor that is read from it.
         growing: the embedding variables, each with its resource's placeholder.
-        output: the probabilities.
+        outputs: {name of an output: its tensor}: the probabilities; of an own model its outputs.
     """
 
     graph: tf.Graph
@@ -67,7 +68,7 @@ class Trace:
     dense: list[tf.Tensor]
     tables: list[tuple[keras.Variable, tf.Tensor, tf.Tensor]]
     growing: list[tuple[EmbeddingVariable, tf.Tensor]]
-    output: tf.Tensor
+    outputs: dict[str, tf.Tensor]
 
     @property
     def compiled(self) -> bool:
@@ -92,8 +93,8 @@ class Trace:
 
 
 def traced(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> Trace:
-    """The graph of a call with these inputs, a result of `inputs_of`. The output is float32 [B, K]. For a worker's model, the
-    graph is that of the whole model.
+    """The graph of a call with these inputs, a result of `inputs_of`. For a worker's model, the graph is that of the whole
+    model.
     """
     tables = [v for layer in keras_hooks.all_layers(model) if isinstance(layer, Embeddings) for v in layer.tables.values()]
     weights = [v for v in model.variables if v.dtype != "string" and all(v is not table for table in tables)]
@@ -106,20 +107,34 @@ def traced(model: CTRModel | OwnModel, inputs: Sequence[Input]) -> Trace:
         with keras.StatelessScope(state_mapping=given) as scope, served_by(dict(growing)):
             for table, _, read in fixed:
                 scope.add_update((table, read))  # whose rows may be more than this worker's
-            output = probabilities(model, inputs, ends)
+            outputs = outputs_of(model, inputs, ends)
         with tf.control_dependencies([_passed(op) for op in graph.get_operations() if op.type in ASSERTING]):
-            output = tf.identity(output)
+            outputs = {name: tf.identity(output) for name, output in outputs.items()}
     held = [(value, end) for value, end in graph.captures if end.op.type != "Const"]  # TensorFlow makes constants of small ones
     given += [(value, end) for value, end in held if end.dtype in NUMBERS]
     if odd := [end for _, end in held if end.dtype not in NUMBERS]:
         raise CtrlabError(_no_weights(model, odd))
-    return Trace(graph, ends, given, _dense(graph, [end for _, end in given]), fixed, growing, output)
+    return Trace(graph, ends, given, _dense(graph, [end for _, end in given]), fixed, growing, outputs)
+
+
+def outputs_of(model: CTRModel | OwnModel, inputs: Sequence[Input], request: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """{output: values} of the model's answer to the tensors of a request; of the six models, probabilities [B, K]."""
+    features = to_features(request, inputs, validate=PARSING not in model.rungs)
+    if isinstance(model, CTRModel):
+        return {OUTPUT: model.probabilities(filled(features, model.input_schema))}
+    return model.outputs_of(features)
 
 
 def probabilities(model: CTRModel | OwnModel, inputs: Sequence[Input], request: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """The model's answer to the tensors of a request, float32 [B, K]."""
-    features = to_features(request, inputs, validate=PARSING not in model.rungs)
-    return model.probabilities(filled(features, model.input_schema) if isinstance(model, CTRModel) else features)
+    """The answer of `outputs_of` as one matrix, float32 [B, K], as `by_rows` has it."""
+    found = [values for _, values in sorted(outputs_of(model, inputs, request).items())]
+    flat = [tf.reshape(values, [tf.shape(values)[0], tf.reduce_prod(tf.shape(values)[1:])]) for values in found]
+    return flat[0] if len(flat) == 1 else tf.concat([tf.cast(values, tf.float32) for values in flat], 1)
+
+
+def by_rows(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The values of each row side by side, [B, K], those of several outputs in the order of their names."""
+    return np.concatenate([values.reshape(len(values), math.prod(values.shape[1:])) for _, values in sorted(outputs.items())], 1)
 
 
 def _no_weights(model: CTRModel | OwnModel, odd: Sequence[tf.Tensor]) -> str:
@@ -140,17 +155,17 @@ def _passed(op: tf.Operation) -> tf.Operation | tf.Tensor:
 def saved_model(
     graph: tf.Graph,
     inputs: Mapping[str, str],
-    output: str,
+    outputs: Mapping[str, str],
     initializer: tf.Operation | None = None,
     assets: Mapping[str, tf.Tensor] | None = None,
 ) -> saved_model_pb2.SavedModel:
-    """A SavedModel with the ops that the output needs; inputs and output are given by their tensors' names.
+    """A SavedModel with the ops that the outputs need; inputs and outputs are given by their tensors' names.
 
     Args:
         initializer: an op that runs once, when the model is loaded.
         assets: {file in the folder `assets`: the tensor that receives its path}.
     """
-    keep = [name.rpartition(":")[0] for name in (*inputs.values(), output)]
+    keep = [name.rpartition(":")[0] for name in (*inputs.values(), *outputs.values())]
     keep += [initializer.name] if initializer is not None else []
     saved = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     meta = saved.meta_graphs.add()
@@ -161,7 +176,8 @@ def saved_model(
     signature.method_name = "tensorflow/serving/predict"
     for name, tensor in inputs.items():
         signature.inputs[name].CopyFrom(_info(graph.get_tensor_by_name(tensor)))
-    signature.outputs[OUTPUT].CopyFrom(_info(graph.get_tensor_by_name(output)))
+    for name, tensor in outputs.items():
+        signature.outputs[name].CopyFrom(_info(graph.get_tensor_by_name(tensor)))
     if initializer is not None:
         run = meta.signature_def[INITIALIZER].outputs[INITIALIZER]
         run.name = initializer.name
@@ -171,7 +187,7 @@ def saved_model(
 
 
 def answers(folder: Path, requests: Iterable[Mapping[str, tf.Tensor]]) -> Iterator[np.ndarray]:
-    """The probabilities of each request, from a version's folder.
+    """The answer to each request, from a version's folder, [B, K]: see `by_rows`.
 
     Raises:
         CtrlabError: the version can't be loaded, or refuses a request.
@@ -180,7 +196,7 @@ def answers(folder: Path, requests: Iterable[Mapping[str, tf.Tensor]]) -> Iterat
         with opened(folder) as (session, signature):
             for request in requests:
                 feed = {signature.inputs[name].name: tensor.numpy() for name, tensor in request.items()}
-                yield session.run(signature.outputs[OUTPUT].name, feed)
+                yield by_rows(session.run({name: info.name for name, info in signature.outputs.items()}, feed))
     except tf.errors.OpError as error:
         raise CtrlabError(f"A version is tried before it appears, and it refused: {sentence(error)}") from None
 

@@ -1,10 +1,13 @@
 """The inputs of a served model: flat tensors named by column.
 
-    column                                        [B]     one value per example
+    column                                        [B]     one value per example; of an own model also [B, ...]
     column/values, column/row_splits              [N], int64 [B + 1]: example b has values[row_splits[b] : row_splits[b + 1]]
 
 From raw text a column of ids is text, as in a file. From ids it holds the integers that `ctrlab.data.encode` makes from the text.
-An empty word, or an empty list of numbers, gets the column's default in the graph: see `filled`.
+
+A missing value becomes the column's default, as in training. In JSON it is null, or its row leaves it out; over any protocol a
+request may leave a whole column out. In a tensor it is an empty word, or an empty list: see `filled`. A column without a default
+(an id that is a number, an input of an own model) has a value in each row. Numbers are finite: NaN is no missing value.
 
 In an export with `share_users` many candidates share a user. Then a request has U rows of the columns that describe the user or
 the context, N of the others, and one input more:
@@ -28,7 +31,7 @@ from ctrlab.errors import CtrlabError, choose
 from ctrlab.models import sharing
 from ctrlab.models.base import CTRModel
 from ctrlab.plain import Plain
-from ctrlab.schema import Categorical, IdColumn, NumericList, Schema, entry_dtype
+from ctrlab.schema import Categorical, Column, IdColumn, Numeric, NumericList, Schema, entry_dtype
 
 if TYPE_CHECKING:
     from ctrlab.serving.own import OwnModel
@@ -47,6 +50,8 @@ class Input(Plain):
         ragged: whether an example has any number of values.
         encoding: how text becomes an id: "hash" is FarmHash64 modulo `buckets`, "vocabulary" the position among its words,
             "identity" the number itself; "" for numbers.
+        shape: the shape of a row's value; (): one value. None: any size, the same in all rows of a request.
+        default: what a missing value becomes: a number, a word, or a list's values. None: a row without a value is refused.
         role: what it describes, "user", "context" or "candidate", as `Schema.role` says; "count" of `COUNTS`.
     """
 
@@ -56,6 +61,8 @@ class Input(Plain):
     encoding: str = ""
     buckets: int = 0
     role: str = "candidate"
+    shape: tuple[int | None, ...] = ()
+    default: str | int | float | tuple[float, ...] | None = None
 
     @property
     def per_user(self) -> bool:
@@ -66,7 +73,7 @@ class Input(Plain):
     def specs(self) -> dict[str, tf.TensorSpec]:
         """{name: type} of the column's tensors."""
         if not self.ragged:
-            return {self.column: tf.TensorSpec([None], self.dtype)}
+            return {self.column: tf.TensorSpec([None, *self.shape], self.dtype)}
         return {
             f"{self.column}/values": tf.TensorSpec([None], self.dtype),
             f"{self.column}/row_splits": tf.TensorSpec([None], tf.int64),
@@ -103,10 +110,24 @@ def inputs_of(model: CTRModel | OwnModel, kind: Kind, *, share_users: bool = Fal
             encoding=c.encoding if isinstance(c, IdColumn) else "",
             buckets=c.buckets if isinstance(c, IdColumn) else 0,
             role=schema.role(c.name),
+            default=_default_of(c),
         )
         for c in columns
     )
     return (*_shareable(inputs, schema), COUNTS) if share_users else inputs
+
+
+def _default_of(column: Column) -> str | int | float | tuple[float, ...] | None:
+    """What readers put in place of a missing value: see `ctrlab.data.missing`."""
+    if isinstance(column, Numeric):
+        return float(column.default)
+    if isinstance(column, NumericList):
+        return tuple(float(part) for part in column.default.split(column.separator))
+    if not isinstance(column, Categorical):
+        return ()
+    if column.bits:  # no number means a missing id
+        return int(column.default) if column.default else None
+    return column.default
 
 
 def _shareable(inputs: tuple[Input, ...], schema: Schema) -> tuple[Input, ...]:
@@ -158,7 +179,7 @@ def to_features(
 
 
 def _rows(feature: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-    return feature.nrows() if isinstance(feature, tf.RaggedTensor) else tf.size(feature, tf.int64)
+    return feature.nrows() if isinstance(feature, tf.RaggedTensor) else tf.shape(feature, tf.int64)[0]
 
 
 def _shared(features: Features, candidates: tf.Tensor, inputs: Sequence[Input], validate: bool) -> dict:
@@ -191,7 +212,7 @@ def filled(features: Features, schema: Schema) -> dict[str, tf.Tensor | tf.Ragge
         if isinstance(column, Categorical) and column.default and sharing.bare(values).dtype == tf.string:
             found[column.name] = sharing.rowwise(functools.partial(_with_default, column.default), values)
         elif isinstance(column, NumericList):
-            numbers = [float(part) for part in column.default.split(column.separator)]
+            numbers = _default_of(column)
             if any(numbers):  # the mean of an empty list is 0 already
                 found[column.name] = sharing.rowwise(functools.partial(_with_numbers, numbers), values)
     return found

@@ -46,14 +46,15 @@ class Manifest(Plain):
         model: a description from which the model is made again: see `ctrlab.models.saving`.
         optimizations: rungs of level "model" in the graph; none for stock ops.
         inputs: the columns of a request.
-        tasks: the columns of the output "probabilities", float32 [B, K].
+        tasks: the columns of the output "probabilities", float32 [B, K]; of an own model those of its outputs.
         rows_apart: whether the answer for a row does not depend on the other rows of a request.
         trained: settings of the training run.
         step: number of the optimizer's steps; 0 if a model was exported without its checkpoint.
         position: number of batches read, if a checkpoint was exported. Otherwise 0, because a publisher sees steps, not the
             batches that were read.
         versions: versions of the packages that wrote it.
-        warm_up: the probabilities of the warm-up requests, in their order: [requests][examples][K].
+        warm_up: the answers to the warm-up requests, in their order: [requests][examples][K], K the values of a row of all
+            outputs, in the order of their names.
         files: all other files of the folder, by path.
     """
 

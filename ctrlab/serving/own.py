@@ -1,16 +1,21 @@
-"""Your own Keras model, none of the six, in the form that the export needs: it takes columns and gives float32 [B, K].
+"""Your own Keras model, none of the six, in the form that the export needs: its signature is the one that Keras gives it.
 
-    keras.Input                                       a request's column
-    shape (), or (1,)                                 one value per example, [B]
-    shape (n,)                                        a list of n values per example
-    shape (None,), ragged=True                        a list of any number of values per example
+    keras.Input                                       a request's input
+    shape (), (n,), (n, m), ...                       an array [B], [B, n], [B, n, m]; a None is any size, the same in all rows
+    shape (None,), ragged=True                        a list of any number of values per example: values and row splits
+
+    the model gives                                   the answer's outputs
+    one tensor, alone or in a list                    "probabilities"
+    several in a list                                 each, named after its layer; layers have different names
+    a dict of tensors                                 each, by its key
+
+Each has its own shape and type. As in Keras, a last size of 1 may be left out of a request, or be too much: [B] or [B, 1].
 
 The model is functional, or a `keras.Sequential` that begins with a `keras.Input`. Constants of its layers, such as the means of a
 Normalization, are exported with its weights; vocabularies are not.
 
-A column has the name of its `keras.Input`, or its key if the model takes a dict. The answers are the model's outputs: end it with
-a sigmoid if they shall be probabilities. Several outputs of one number each are placed side by side, and named after their
-layers, which must have different names.
+An input has the name of its `keras.Input`, or its key if the model takes a dict. The answers are the model's outputs: end it with
+a sigmoid if they shall be probabilities. Of numbers in bfloat16 it gives float32.
 """
 
 from __future__ import annotations
@@ -19,20 +24,25 @@ import keras
 import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
+from ctrlab.models import raw
 from ctrlab.models.base import CTRModel
 from ctrlab.serving.inputs import Features, Input
 
-DTYPES = ("float32", "int32", "int64", "string")
+NUMBERS = ("float16", "float32", "float64", "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+DTYPES = (*NUMBERS, "string")
+OUTPUT = "probabilities"
+"""The name of a single output."""
 
 
 class OwnModel(keras.Model):
     """Gives a functional Keras model the methods and attributes that the export uses of the six models.
 
     Attributes:
+        tasks: the names of the columns of its outputs.
         rungs: empty, because the model's ops are its own.
         rows_apart: false. It is not known whether the answer for a row depends on the others, so requests are never batched.
     Raises:
-        CtrlabError: the model does not declare its inputs, or declares one that a request can't have.
+        CtrlabError: the model does not declare its inputs, or has an input or an output that no request can have.
     """
 
     def __init__(self, model: keras.Model):
@@ -47,7 +57,7 @@ class OwnModel(keras.Model):
                 "call it on them, and export keras.Model(inputs, model(inputs))."
             )
         if isinstance(model, keras.Sequential):  # it has neither `input` nor names of outputs before its first call
-            model = keras.Model(model.inputs, model.outputs, name=model.name)
+            model = keras.Model(model.inputs, model.outputs[0], name=model.name)
         self.model = model
         given = model.input
         if isinstance(given, dict) and not all(isinstance(tensor, keras.KerasTensor) for tensor in given.values()):
@@ -57,32 +67,27 @@ class OwnModel(keras.Model):
             )
         self.columns = dict(given) if isinstance(given, dict) else {tensor.name: tensor for tensor in keras.tree.flatten(given)}
         for column, tensor in self.columns.items():
-            _check(model.name, column, tensor)
+            _check_input(model.name, column, tensor)
         if len({id(tensor) for tensor in self.columns.values()}) != len(model.inputs) or "/" in "".join(self.columns):
             raise CtrlabError(
                 f"Columns have names of their own, without a slash; {model.name} has the inputs {', '.join(self.columns)}."
             )
-        outputs = keras.tree.flatten(model.output)
-        widths = [1 if len(tensor.shape) == 1 else tensor.shape[1] for tensor in outputs]
-        if any(len(t.shape) > 2 or w is None for t, w in zip(outputs, widths)) or (len(outputs) > 1 and {*widths} != {1}):
-            raise CtrlabError(
-                f"A model that is exported gives [B, K], or several of [B, 1]; {model.name} gives "
-                f"{', '.join(str(tuple(tensor.shape)) for tensor in outputs)}."
-            )
-        names = model.output_names
-        if len({*names}) != len(names):
-            raise CtrlabError(
-                f"Several outputs are named by their layers; {model.name} has the outputs {', '.join(names)}: end each with a "
-                "layer of its own, such as keras.layers.Identity(name=...)."
-            )
-        self.tasks = tuple(names) if widths[0] == 1 else tuple(f"{names[0]}_{k}" for k in range(widths[0]))
+        outputs = _outputs(model)
+        for output, tensor in outputs.items():
+            _check_output(model.name, output, tensor)
+        self.outputs_named = tuple(outputs)
+        layers = model.output_names if [*outputs] == [OUTPUT] else outputs
+        self.tasks = tuple(task for name, tensor in zip(layers, outputs.values()) for task in _tasks(name, tensor))
         self.rungs: frozenset[str] = frozenset()
         self.rows_apart = False
         self.built = True
 
     def inputs_of(self) -> tuple[Input, ...]:
         """A request's columns."""
-        return tuple(Input(column, tensor.dtype, ragged=_is_list(tensor)) for column, tensor in self.columns.items())
+        return tuple(
+            Input(name, tensor.dtype, ragged=bool(tensor.ragged), shape=() if tensor.ragged else tuple(tensor.shape[1:]))
+            for name, tensor in self.columns.items()
+        )
 
     def as_columns(self, features: Features) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """Converts the features of a batch, in the form in which the model is trained on them, to a request's form."""
@@ -90,28 +95,29 @@ class OwnModel(keras.Model):
         for column, tensor in self.columns.items():
             if column in found and not isinstance(found[column], tf.RaggedTensor):
                 value = tf.convert_to_tensor(found[column])
-                found[column] = tf.RaggedTensor.from_tensor(value) if _is_list(tensor) else tf.reshape(value, [-1])
+                if tensor.ragged:
+                    value = tf.RaggedTensor.from_tensor(value)
+                elif None not in tensor.shape[1:]:
+                    value = tf.reshape(value, [tf.shape(value)[0], *tensor.shape[1:]])
+                found[column] = value
         return found
 
-    def probabilities(self, features: Features) -> tf.Tensor:
-        """The model's outputs for a request's columns, float32 [B, K]."""
-        given = [self._as_input(column, features[column]) for column in self.columns]
-        by_tensor = {id(tensor): value for tensor, value in zip(self.columns.values(), given)}
+    def outputs_of(self, features: Features) -> dict[str, tf.Tensor]:
+        """{output: values} for a request's columns, after a check that its numbers are finite."""
+        checked = dict(features)
+        for column, value in features.items():
+            flat = value.flat_values if isinstance(value, tf.RaggedTensor) else value
+            if flat.dtype.is_floating:
+                said = f"{raw.FINITE}; one of {column} is not: send a number."
+                check = tf.raw_ops.Assert(condition=tf.reduce_all(tf.math.is_finite(flat)), data=[said])
+                with tf.control_dependencies([check] if check is not None else []):
+                    checked[column] = tf.identity(value) if value is flat else value.with_flat_values(tf.identity(flat))
+        by_tensor = {id(tensor): checked[column] for column, tensor in self.columns.items()}
         packed = keras.tree.map_structure(lambda tensor: by_tensor[id(tensor)], self.model.input)
-        outputs = keras.tree.flatten(self.model(packed, training=False))
-        answers = [tf.cast(out if out.shape.rank == 2 else out[:, None], tf.float32) for out in outputs]  # [B, K], or [B, 1] each
-        return answers[0] if len(answers) == 1 else tf.concat(answers, 1)
-
-    def _as_input(self, column: str, value):
-        tensor = self.columns[column]
-        if tensor.ragged or len(tensor.shape) == 1:
-            return value
-        if not _is_list(tensor):
-            return value[:, None]  # [B, 1]
-        n = tensor.shape[1]
-        said = f"Lists of column {column} have {n} values each; one has another number."
-        with tf.control_dependencies([tf.debugging.assert_equal(value.row_lengths(), tf.constant(n, tf.int64), said)]):
-            return tf.reshape(value.values, [-1, n])  # [B, n]
+        outputs = self.model(packed, training=False)
+        values = [outputs[name] for name in self.outputs_named] if isinstance(outputs, dict) else keras.tree.flatten(outputs)
+        values = [tf.cast(value, tf.float32) if value.dtype == tf.bfloat16 else value for value in values]
+        return dict(zip(self.outputs_named, values))
 
 
 def subject(model: keras.Model) -> CTRModel | OwnModel:
@@ -119,17 +125,54 @@ def subject(model: keras.Model) -> CTRModel | OwnModel:
     return model if isinstance(model, CTRModel | OwnModel) else OwnModel(model)
 
 
-def _is_list(tensor: keras.KerasTensor) -> bool:
-    return bool(tensor.ragged) or (len(tensor.shape) == 2 and tensor.shape[1] != 1)
-
-
-def _check(model: str, column: str, tensor: keras.KerasTensor) -> None:
-    fits = len(tensor.shape) == 1 or (len(tensor.shape) == 2 and (tensor.ragged or tensor.shape[1] is not None))
-    if tensor.sparse or not fits:
+def _outputs(model: keras.Model) -> dict[str, keras.KerasTensor]:
+    """{name: tensor} of the model's outputs."""
+    given = model.output
+    if isinstance(given, keras.KerasTensor):
+        return {OUTPUT: given}
+    if not isinstance(given, dict | list | tuple) or not all(
+        isinstance(tensor, keras.KerasTensor) for tensor in (given.values() if isinstance(given, dict) else given)
+    ):
         raise CtrlabError(
-            f"A request's column has one value per example, n of them, or a ragged list; input {column!r} of {model} has "
-            f"the shape {tuple(tensor.shape)}{', sparse' if tensor.sparse else ''}: "
-            "give it shape (), (n,), or (None,) with ragged=True."
+            f"A model that is exported gives a tensor, a list or a dict of tensors; those of {model.name} are nested: export "
+            "keras.Model(inputs, list_of_outputs)."
+        )
+    if isinstance(given, dict):
+        return dict(given)
+    if len(given) == 1:
+        return {OUTPUT: given[0]}
+    names = model.output_names
+    if len({*names}) != len(names):
+        raise CtrlabError(
+            f"Several outputs are named by their layers; {model.name} has the outputs {', '.join(names)}: end each with a "
+            "layer of its own, such as keras.layers.Identity(name=...), or give a dict."
+        )
+    return dict(zip(names, given))
+
+
+def _tasks(name: str, tensor: keras.KerasTensor) -> tuple[str, ...]:
+    """The names of an output's columns."""
+    if len(tensor.shape) != 2 or tensor.shape[1] in (None, 1):
+        return (name,)
+    return tuple(f"{name}_{k}" for k in range(tensor.shape[1]))
+
+
+def _check_input(model: str, column: str, tensor: keras.KerasTensor) -> None:
+    if tensor.sparse or len(tensor.shape) < 1 or (tensor.ragged and len(tensor.shape) != 2):
+        raise CtrlabError(
+            f"A request's column is an array with a row per example, or a ragged list; input {column!r} of {model} has "
+            f"the shape {tuple(tensor.shape)}{', sparse' if tensor.sparse else ', ragged' if tensor.ragged else ''}: "
+            "give it shape (), (n, ...), or (None,) with ragged=True."
         )
     if tensor.dtype not in DTYPES:
         raise CtrlabError(f"A request's column is {', '.join(DTYPES)}; input {column!r} of {model} is {tensor.dtype}.")
+
+
+def _check_output(model: str, output: str, tensor: keras.KerasTensor) -> None:
+    if tensor.sparse or tensor.ragged or len(tensor.shape) < 1:
+        raise CtrlabError(
+            f"A model that is exported gives arrays with a row per example; output {output!r} of {model} has the shape "
+            f"{tuple(tensor.shape)}{', sparse' if tensor.sparse else ', ragged' if tensor.ragged else ''}."
+        )
+    if tensor.dtype not in (*NUMBERS, "bfloat16"):
+        raise CtrlabError(f"An output is of numbers; output {output!r} of {model} is {tensor.dtype}: leave it out.")

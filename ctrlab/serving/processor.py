@@ -176,12 +176,12 @@ class Processor:
         return self._reply(self._library.ctrlab_processor_process, _given(request, format, header))
 
     def parse(self, request: bytes, format: Format, header: int = ALL) -> dict[str, pa.Array]:
-        """Parses a request for the current version: {input: its values}, with text as binary. Arguments and errors are as in
-        `process`.
+        """Parses a request for the current version: {input: its values}, with text as binary, and with the defaults in place of
+        what is missing. Arguments and errors are as in `process`.
         """
-        import pyarrow as pa  # a process that only answers does not need it
+        import numpy as np  # a process that only answers needs neither
+        import pyarrow as pa
 
-        types = {"string": pa.binary(), "int32": pa.int32(), "int64": pa.int64(), "float32": pa.float32()}
         info = self.info()
         reply = self._reply(self._library.ctrlab_processor_parse, _given(request, format, header))
         if self.info()["loads"] != info["loads"]:  # another version has come between the calls
@@ -195,17 +195,20 @@ class Processor:
 
         for name, kind in info["inputs"].items():
             count = int.from_bytes(take(8), "little")
-            if kind != "string":
-                found[name] = pa.Array.from_buffers(types[kind], count, [None, take(count * types[kind].bit_width // 8)])
-                continue
-            offsets = take(4 * (count + 1))
-            text = take(int.from_bytes(offsets[4 * count :], "little"))
-            found[name] = pa.Array.from_buffers(types[kind], count, [None, offsets, text])
+            if kind == "string":
+                offsets = take(4 * (count + 1))
+                text = take(int.from_bytes(offsets[4 * count :], "little"))
+                found[name] = pa.Array.from_buffers(pa.binary(), count, [None, offsets, text])
+            else:
+                found[name] = pa.array(np.frombuffer(take(count * np.dtype(kind).itemsize), kind))
+            for size in reversed(info["input_shapes"][name][1:]):
+                found[name] = pa.FixedSizeListArray.from_arrays(found[name], size)
         return found
 
     def info(self) -> dict:
-        """Describes the served model: name, version, update, step of the training, inputs and outputs with their types, and
-        `per_user`, the columns that candidates share, if they do.
+        """Describes the served model: name, version, update, step of the training; inputs and outputs with their types, and
+        `input_shapes` and `output_shapes`, with -1 for any size; `defaults`, {column: its default} of those that a request may
+        leave out; `per_user`, the columns that candidates share, if they do.
 
         Also `loads`: the number of versions loaded so far; `gone`: whether this version is no longer in the folder;
         `read_micros`: when the weights were read from the model, microseconds since 1970; `longest_pause_micros`: the

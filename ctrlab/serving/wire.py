@@ -50,6 +50,19 @@ def fields(message: bytes) -> dict[int, bytes | int]:
     return found
 
 
+def repeated(message: bytes, number: int) -> list[bytes | int]:
+    """All contents of the fields with this number, in their order. Errors are as in `fields`."""
+    at, found = 0, []
+    while at < len(message):
+        begin = at
+        tag, at = read_varint(message, at)
+        size, at = read_varint(message, at) if tag & 7 in (0, 2) else (0, at)
+        at += {1: 8, 2: size, 5: 4}.get(tag & 7, 0)
+        if (each := fields(message[begin:at]).get(number)) is not None:
+            found.append(each)
+    return found
+
+
 def read_varint(message: bytes, at: int) -> tuple[int, int]:
     n = 0
     for shift in range(0, 70, 7):

@@ -24,20 +24,22 @@ using namespace ctrlab;
 using namespace ctrlab::processor;
 using namespace std::string_literals;
 
-constexpr int32_t kMost = 7;
+constexpr int32_t kMost = 8;
 
 const Signature& TheSignature(bool shared) {
   static const std::vector<Signature::Input> columns = {{"age", Type::kInt32},        {"id", Type::kInt64},
                                                         {"item", Type::kText},        {"past/row_splits", Type::kInt64},
-                                                        {"past/values", Type::kText}, {"price", Type::kFloat}};
-  static const Signature alone(columns);
+                                                        {"past/values", Type::kText}, {"price", Type::kFloat},
+                                                        {"scores", Type::kFloat, {2}}};
+  static const Signature::Defaults defaults = {{"age", {7, 7, "7"}}, {"item", {}}, {"past", {}}, {"price", {1.5, 0, "1.5"}}};
+  static const Signature alone(columns, {}, defaults);
   static const Signature of_users(
       [] {
         std::vector<Signature::Input> inputs = columns;
         inputs.push_back({Signature::kCounts, Type::kInt64});
         return inputs;
       }(),
-      {"age", "past"});
+      {"age", "past"}, defaults);
   return shared ? of_users : alone;
 }
 
@@ -45,8 +47,9 @@ class Buffers : public Arrays {
  public:
   explicit Buffers(const Signature& signature) : signature(signature) {}
 
-  bool Make(int32_t i, int64_t n, void** data) override {
-    lengths[i] = n;
+  bool Make(int32_t i, const Shape& shape, void** data) override {
+    const int64_t n = CountOf(shape);
+    lengths[i] = shape[0];
     if (signature[i].type == Type::kText) {
       texts[i].reset(new std::string[n]);
     } else {
@@ -61,7 +64,7 @@ class Buffers : public Arrays {
   }
 
   const Signature& signature;
-  int64_t lengths[kMost] = {-1, -1, -1, -1, -1, -1, -1};
+  int64_t lengths[kMost] = {-1, -1, -1, -1, -1, -1, -1, -1};
   std::unique_ptr<std::string[]> texts[kMost];
   std::unique_ptr<char[]> numbers[kMost];
 };
@@ -87,6 +90,16 @@ void RequireCounts(const Buffers& buffers) {
   }
 }
 
+// A request that is taken has finite numbers.
+void RequireFinite(const Buffers& buffers) {
+  for (int32_t i = 0; i < buffers.signature.size(); ++i) {
+    if (buffers.signature[i].type != Type::kFloat) continue;
+    const auto* const values = reinterpret_cast<const float*>(buffers.numbers[i].get());
+    const int64_t count = buffers.lengths[i] * (buffers.signature[i].row.empty() ? 1 : 2);
+    RequireThat(std::all_of(values, values + count, IsFinite<float>));
+  }
+}
+
 std::map<char, uint64_t> inputs_of = {{'i', 0}, {'j', 0}, {'k', 0}, {'p', 0}, {'I', 0}, {'J', 0}, {'K', 0}, {'P', 0}};
 
 void Run(const std::string& input) {
@@ -101,22 +114,27 @@ void Run(const std::string& input) {
   std::memcpy(bytes.get(), input.data() + 1, size);
   Buffers buffers(signature);
   InferRequest about;
+  PredictRequest predict;
   bool rows;
   const std::string_view request(bytes.get(), size);
   const auto header = static_cast<int64_t>(request.find('\n'));  // a JSON of one line, and tensors behind it
-  const Answer answer = kind == 'j'   ? ParseJsonRequest(request, signature, &about.addressee, &buffers, &rows)
-                        : kind == 'i' ? ParseInferRequest(request, signature, "p", &about, &buffers)
-                        : kind == 'k' ? ParseInferJson(request, header, signature, "p", &about, &buffers)
-                                      : ParsePredictRequest(request, signature, "p", &about.addressee, &buffers);
+  const Answer answer = kind == 'j'   ? ParseJsonRequest(request, signature, &predict.addressee, &buffers, &rows)
+                        : kind == 'i' ? ParseInferRequest(request, signature, {"p"}, &about, &buffers)
+                        : kind == 'k' ? ParseInferJson(request, header, signature, {"p"}, &about, &buffers)
+                                      : ParsePredictRequest(request, signature, {"p"}, &predict, &buffers);
   if (answer.ok() != answer.sentence.empty()) std::abort();
   if (answer.ok() && *std::min_element(buffers.lengths, buffers.lengths + signature.size()) < 0) std::abort();
   if (answer.ok() && shared) RequireCounts(buffers);
+  if (answer.ok()) RequireFinite(buffers);
 }
 
-std::string Tensor(int64_t dtype, int64_t n, uint32_t field, const std::vector<std::string>& values, bool content) {
-  WireWriter dim, shape, tensor;
-  dim.Number(1, n);
-  shape.Bytes(2, dim.view());
+std::string Tensor(int64_t dtype, const Shape& sizes, uint32_t field, const std::vector<std::string>& values, bool content) {
+  WireWriter shape, tensor;
+  for (const int64_t size : sizes) {
+    WireWriter dim;
+    dim.Number(1, size);
+    shape.Bytes(2, dim.view());
+  }
   tensor.Number(1, dtype);
   tensor.Bytes(2, shape.view());
   for (const std::string& value : values) tensor.Bytes(content ? 4 : field, value);
@@ -141,22 +159,24 @@ std::string Predict(bool content) {
     std::string packed = content ? std::string(2 * bytes, '\0') : std::string{one, 2};
     return std::vector{packed};
   };
-  return "p" + spec.Take() + Entry("age", Tensor(3, 2, 7, numbers(4, 1), content)) +
-         Entry("id", Tensor(9, 2, 10, numbers(8, 5), content)) + Entry("item", Tensor(7, 2, 8, {"a", "bc"}, false)) +
-         Entry("past/row_splits", Tensor(9, 3, 10, {content ? std::string(24, '\0') : std::string("\0\1\1", 3)}, content)) +
-         Entry("past/values", Tensor(7, 1, 8, {content ? "\1x" : "x"}, content)) +
-         Entry("price", Tensor(1, 2, 5, {std::string(8, '\0')}, content));
+  return "p" + spec.Take() + Entry("age", Tensor(3, {2}, 7, numbers(4, 1), content)) +
+         Entry("id", Tensor(9, {2}, 10, numbers(8, 5), content)) + Entry("item", Tensor(7, {2}, 8, {"a", "bc"}, false)) +
+         Entry("past/row_splits", Tensor(9, {3}, 10, {content ? std::string(24, '\0') : std::string("\0\1\1", 3)}, content)) +
+         Entry("past/values", Tensor(7, {1}, 8, {content ? "\1x" : "x"}, content)) +
+         Entry("price", Tensor(1, {2}, 5, {std::string(8, '\0')}, content)) +
+         Entry("scores", Tensor(1, {2, 2}, 5, {std::string(16, '\0')}, content));
 }
 
 // `floats`: in the last input; its shape says 2.
 std::string Infer(bool raw, size_t floats = 2) {
   WireWriter request;
   const auto add = [&](const std::string& name, const std::string& datatype, uint64_t n, uint32_t field,
-                       const std::string& value) {
+                       const std::string& value, uint64_t wide = 0) {
     WireWriter input, contents;
     input.Bytes(1, name);
     input.Bytes(2, datatype);
     input.Number(3, n);
+    if (wide > 0) input.Number(3, wide);
     contents.Bytes(field, value);
     if (!raw) input.Bytes(5, contents.view());
     request.Bytes(5, input.view());
@@ -167,9 +187,10 @@ std::string Infer(bool raw, size_t floats = 2) {
   add("past/row_splits", "INT64", 2, 3, std::string(2, '\0'));
   add("past/values", "BYTES", 1, 8, "x");
   add("price", "FP32", 2, 6, std::string(4 * floats, '\0'));
+  add("scores", "FP32", 2, 6, std::string(16, '\0'), 2);
   const std::string text("\1\0\0\0x", 5);
   for (const std::string& value :
-       {std::string(8, '\1'), std::string(16, '\1'), text, std::string(16, '\0'), text, std::string(8, '\0')}) {
+       {std::string(8, '\1'), std::string(16, '\1'), text, std::string(16, '\0'), text, std::string(8, '\0'), std::string(16, '\0')}) {
     if (raw) request.Bytes(7, value);
   }
   return "i" + request.Take();
@@ -183,18 +204,18 @@ int main(int argc, char** argv) {
       Predict(true),
       Infer(false),
       Infer(true),
-      R"(k{"id": "a", "inputs": [{"name": "age", "shape": [1], "datatype": "INT32", "data": [1]}, {"name": "id", "shape": [1], "datatype": "INT64", "data": [1]}, {"name": "item", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 5}}, {"name": "past/row_splits", "shape": [1], "datatype": "INT64", "parameters": {"binary_data_size": 8}}, {"name": "past/values", "shape": [0], "datatype": "BYTES", "data": []}, {"name": "price", "shape": [1], "datatype": "FP32", "data": [1.5]}], "outputs": [{"name": "p", "parameters": {"binary_data": true}}]})"
+      R"(k{"id": "a", "inputs": [{"name": "age", "shape": [1], "datatype": "INT32", "data": [1]}, {"name": "id", "shape": [1], "datatype": "INT64", "data": [1]}, {"name": "item", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 5}}, {"name": "past/row_splits", "shape": [1], "datatype": "INT64", "parameters": {"binary_data_size": 8}}, {"name": "past/values", "shape": [0], "datatype": "BYTES", "data": []}, {"name": "price", "shape": [1], "datatype": "FP32", "data": [1.5]}, {"name": "scores", "shape": [1, 2], "datatype": "FP32", "data": [[1, 2]]}], "outputs": [{"name": "p", "parameters": {"binary_data": true}}]})"
       "\n\1\0\0\0x\0\0\0\0\0\0\0\0"s,
-      R"(j{"inputs": {"age": [1, 2], "id": [3, -4], "item": ["a", {"b64": "YWI="}], "past": [["x"], []], "price": [1.5, 2]}})",
-      R"(j{"instances": [{"age": 1, "id": 3, "item": "a", "past": ["x"], "price": 1.5}, {"price": 2, "age": 1, "id": 3, "item": "", "past": []}]})",
+      R"(j{"inputs": {"age": [1, 2], "id": [3, -4], "item": ["a", {"b64": "YWI="}], "past": [["x"], []], "price": [1.5, null], "scores": [[1, 2], [3, 4]]}})",
+      R"(j{"instances": [{"age": 1, "id": 3, "item": "a", "past": ["x"], "price": 1.5, "scores": [1, 2]}, {"price": null, "scores": [1, 2], "id": 3}]})",
       R"(j{"signature_name": "s", "inputs": {"past/values": [], "past/row_splits": [0]}})"};
   for (const size_t alone : {0, 2, 4, 5, 6}) {  // without numbers of candidates: one each
     seeds.push_back(seeds[alone]);
     seeds.back()[0] = static_cast<char>(seeds[alone][0] - 'a' + 'A');
   }
-  seeds.push_back("P" + Predict(true).substr(1) + Entry(Signature::kCounts, Tensor(9, 2, 10, {"\1\1"}, false)));
+  seeds.push_back("P" + Predict(true).substr(1) + Entry(Signature::kCounts, Tensor(9, {2}, 10, {"\1\1"}, false)));
   seeds.push_back(
-      R"(J{"inputs": {"candidates": [2, 0, 1], "age": [1, 2, 3], "past": [["x"], [], []], "id": [3, -4, 5], "item": ["a", "b", ""], "price": [1.5, 2, 3]}})");
+      R"(J{"inputs": {"candidates": [2, 0, 1], "age": [1, 2, 3], "past": [["x"], [], []], "id": [3, -4, 5], "item": ["a", "b", ""], "scores": [[1, 2], [3, 4], [5, 6]]}})");
   seeds.push_back(Infer(false, 3));  // more floats than are wanted: three lengths must agree, to which no mutant comes soon
   std::vector<std::string> pieces = {"\"inputs\":",
                                      "\"instances\":",
@@ -219,10 +240,10 @@ int main(int argc, char** argv) {
                                      "\x80",
                                      "\x12",
                                      "\x0a"};
-  for (const std::string& name : {"age", "id", "item", "past", "past/values", "past/row_splits", "price", Signature::kCounts}) {
+  for (const std::string& name : {"age", "id", "item", "past", "past/values", "past/row_splits", "price", "scores", Signature::kCounts}) {
     pieces.push_back("\"" + name + "\": [1]");
-    pieces.push_back(Entry(name, Tensor(7, 1, 8, {"x"}, false)));
-    pieces.push_back(Entry(name, Tensor(9, 1 << 20, 10, {"\1"}, false)));
+    pieces.push_back(Entry(name, Tensor(7, {1}, 8, {"x"}, false)));
+    pieces.push_back(Entry(name, Tensor(9, {1 << 20}, 10, {"\1"}, false)));
   }
   const int code = fuzz::Main(argc, argv, seeds, pieces, 4000, Run);
   for (const auto& [kind, inputs] : inputs_of) std::printf("%c: %llu ", kind, static_cast<unsigned long long>(inputs));

@@ -10,9 +10,10 @@ Batcher::Counts Batcher::counts() const {
   return counts_;
 }
 
-Answer Batcher::Run(const Servable& servable, const Tensors& inputs, tensorflow::Tensor* output, serving::Moment* moment) {
+Answer Batcher::Run(const Servable& servable, const Tensors& inputs, std::vector<tensorflow::Tensor>* outputs,
+                    serving::Moment* moment) {
   const int64_t rows = rows_ > 0 && servable.rows_apart() ? inputs.Rows() : -1;
-  if (rows < 1 || rows >= rows_) return servable.Run(inputs, output, moment);
+  if (rows < 1 || rows >= rows_) return servable.Run(inputs, outputs, moment);
   std::unique_lock lock(mutex_);
   if (open_ && (open_->servable != &servable || open_->rows + rows > rows_)) {
     open_->closed = true;
@@ -36,7 +37,7 @@ Answer Batcher::Run(const Servable& servable, const Tensors& inputs, tensorflow:
     const bool alone = batch->members.size() == 1;
     if (!alone) counts_ = {counts_.calls + 1, counts_.requests + std::ssize(batch->members)};
     lock.unlock();
-    if (alone) return servable.Run(inputs, output, moment);
+    if (alone) return servable.Run(inputs, outputs, moment);
     Lead(batch.get());
     lock.lock();
     batch->done = true;
@@ -45,8 +46,8 @@ Answer Batcher::Run(const Servable& servable, const Tensors& inputs, tensorflow:
     changes_.wait(lock, [&] { return batch->done; });
   }
   lock.unlock();
-  if (!batch->answer.ok()) return servable.Run(inputs, output, moment);
-  *output = batch->output.Slice(begin, begin + rows);
+  if (!batch->answer.ok()) return servable.Run(inputs, outputs, moment);
+  for (const tensorflow::Tensor& output : batch->outputs) outputs->push_back(output.Slice(begin, begin + rows));
   *moment = batch->moment;
   return {};
 }
@@ -54,11 +55,11 @@ Answer Batcher::Run(const Servable& servable, const Tensors& inputs, tensorflow:
 void Batcher::Lead(Batch* batch) {
   try {
     const Tensors all(batch->servable->signature(), batch->members);
-    batch->answer = batch->servable->Run(all, &batch->output, &batch->moment);
+    batch->answer = batch->servable->Run(all, &batch->outputs, &batch->moment);
   } catch (const std::bad_alloc&) {
     batch->answer = Refusal(Code::kUnavailable, "");
   }
-  if (batch->answer.ok() && batch->output.dim_size(0) != batch->rows) batch->answer = Refusal(Code::kFailed, "");
+  if (batch->answer.ok() && batch->outputs[0].dim_size(0) != batch->rows) batch->answer = Refusal(Code::kFailed, "");
 }
 
 }  // namespace ctrlab::processor

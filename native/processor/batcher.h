@@ -24,7 +24,7 @@ class Batcher {
   Batcher(int64_t rows, std::chrono::microseconds wait) : rows_(rows), wait_(wait) {}
 
   // Like `servable.Run`. Thread-safe.
-  Answer Run(const Servable& servable, const Tensors& inputs, tensorflow::Tensor* output, serving::Moment* moment);
+  Answer Run(const Servable& servable, const Tensors& inputs, std::vector<tensorflow::Tensor>* outputs, serving::Moment* moment);
 
   // The number of calls that served more than one request, and of the requests in these calls.
   struct Counts {
@@ -41,7 +41,7 @@ class Batcher {
     int64_t rows = 0;
     bool closed = false, done = false;
     Answer answer;
-    tensorflow::Tensor output;
+    std::vector<tensorflow::Tensor> outputs;
     serving::Moment moment;
   };
 

@@ -1,36 +1,32 @@
 #include "processor/inference.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <vector>
 
 #include "processor/json.h"
 #include "processor/json_values.h"
+#include "processor/received.h"
 #include "processor/wire.h"
+#include "processor/wire_numbers.h"
 
 namespace ctrlab::processor {
 
 namespace {
 
-const char* DatatypeOf(Type type) {
-  constexpr const char* kNames[] = {"BYTES", "INT32", "INT64", "FP32"};
-  return kNames[static_cast<int32_t>(type)];
-}
-
 // The head of an input: which array it is, and how many values it says that it has.
 Answer PlaceInput(const Signature& signature, const Received& received, std::string_view name, std::string_view datatype,
-                  const std::vector<int64_t>& shape, int32_t* i) {
+                  const Shape& shape, int32_t* i, int64_t* n) {
   *i = signature.PlaceOf(name);
   if (*i < 0) return received.Unknown(name);
   const Signature::Input& input = signature[*i];
-  if (datatype != DatatypeOf(input.type)) {
-    return Invalid("Input ", input.name, " is of datatype ", DatatypeOf(input.type), "; received ", Shown(datatype), ".");
+  if (datatype != FactsOf(input.type).datatype) {
+    return Invalid("Input ", input.name, " is of datatype ", FactsOf(input.type).datatype, "; received ", Shown(datatype), ".");
   }
-  if (shape.size() != 1 || shape[0] < 0) {
-    return Invalid("Input ", input.name, " has a shape of one number; received ", shape.size(), " numbers",
-                   shape.size() == 1 ? ", below 0." : ".");
-  }
-  return {};
+  *n = CountOf(shape);
+  if (*n >= 0) return {};
+  return Invalid("Input ", input.name, " has a shape of sizes from 0 to 2^31; received ", Words(shape), ".");
 }
 
 Answer WrongLength(const Signature::Input& input, int64_t n, std::string_view received) {
@@ -38,20 +34,22 @@ Answer WrongLength(const Signature::Input& input, int64_t n, std::string_view re
 }
 
 // Values as bytes: numbers as they lie in memory; of each text its length as u32, and its bytes.
-Answer FillRaw(const Signature& signature, int32_t i, int64_t n, std::string_view raw, Received* received, Arrays* arrays) {
+Answer FillRaw(const Signature& signature, int32_t i, const Shape& shape, std::string_view raw, Received* received,
+               Arrays* arrays) {
   const Signature::Input& input = signature[i];
+  const int64_t n = CountOf(shape);
   void* data;
   if (input.type != Type::kText) {
     const int64_t bytes = BytesOf(input.type);
     if (n > static_cast<int64_t>(raw.size()) || n * bytes != static_cast<int64_t>(raw.size())) {
       return WrongLength(input, n, std::to_string(raw.size()) + " bytes");
     }
-    if (Answer bad = received->Make(i, n, &data); !bad.ok()) return bad;
+    if (Answer bad = received->Make(i, shape, &data); !bad.ok()) return bad;
     if (n > 0) std::memcpy(data, raw.data(), raw.size());
     return {};
   }
   if (n > static_cast<int64_t>(raw.size()) / 4) return WrongLength(input, n, std::to_string(raw.size()) + " bytes");
-  if (Answer bad = received->Make(i, n, &data); !bad.ok()) return bad;
+  if (Answer bad = received->Make(i, shape, &data); !bad.ok()) return bad;
   for (int64_t k = 0; k < n; ++k) {
     uint32_t length;
     if (raw.size() < 4) return WrongLength(input, n, "fewer");
@@ -64,9 +62,14 @@ Answer FillRaw(const Signature& signature, int32_t i, int64_t n, std::string_vie
   return raw.empty() ? Answer{} : WrongLength(input, n, "more");
 }
 
-Answer RequireOutput(std::string_view asked, std::string_view output) {
-  if (asked == output) return {};
-  return Refusal(Code::kNotFound, "The model has the output ", output, "; a request asks for ", Shown(asked), ".");
+Answer AddOutput(std::string_view asked, const std::vector<std::string>& outputs, InferRequest* request) {
+  if (std::find(outputs.begin(), outputs.end(), asked) == outputs.end()) {
+    return Refusal(Code::kNotFound, "The model has the output ", Joined(outputs), "; a request asks for ", Shown(asked), ".");
+  }
+  if (std::find(request->outputs.begin(), request->outputs.end(), asked) == request->outputs.end()) {
+    request->outputs.emplace_back(asked);
+  }
+  return {};
 }
 
 // "" and "7" -> none and 7.
@@ -86,7 +89,7 @@ Answer Malformed() { return Invalid("A ModelInferRequest is a protocol buffer; t
 // One input of a ModelInferRequest.
 struct WireInput {
   std::string_view name, datatype, contents;
-  std::vector<int64_t> shape;
+  Shape shape;
   bool has_contents = false;
 
   bool Read(std::string_view message) {
@@ -109,52 +112,46 @@ struct WireInput {
   }
 };
 
-// The typed values of an input: InferTensorContents, whose fields are int 2, int64 3, fp32 6 and bytes 8.
-Answer FillTyped(const Signature& signature, int32_t i, int64_t n, std::string_view contents, Received* received,
+// The typed values of an input, an InferTensorContents.
+Answer FillTyped(const Signature& signature, int32_t i, const Shape& shape, std::string_view contents, Received* received,
                  Arrays* arrays) {
   const Signature::Input& input = signature[i];
-  constexpr uint32_t kFields[] = {8, 2, 3, 6};
-  const uint32_t wanted = kFields[static_cast<int32_t>(input.type)];
+  const int64_t n = CountOf(shape);
+  const uint32_t wanted = FactsOf(input.type).contents;
+  if (wanted == 0) return Invalid("Values of ", FactsOf(input.type).datatype, " are raw contents; ", input.name, " has others.");
   if (n > static_cast<int64_t>(contents.size())) return WrongLength(input, n, "fewer");  // a value has a byte at least
   void* data;
-  if (Answer bad = received->Make(i, n, &data); !bad.ok()) return bad;
+  if (Answer bad = received->Make(i, shape, &data); !bad.ok()) return bad;
   int64_t count = 0;
-  WireReader fields(contents);
-  const auto put = [&](uint64_t number) {
-    if (count < n && input.type == Type::kInt32) static_cast<int32_t*>(data)[count] = static_cast<int32_t>(number);
-    if (count < n && input.type == Type::kInt64) static_cast<int64_t*>(data)[count] = static_cast<int64_t>(number);
-    ++count;
-  };
-  while (fields.Next()) {
-    if (fields.field() != wanted) continue;
-    if (input.type == Type::kText && fields.is_bytes()) {
+  if (input.type == Type::kText) {
+    WireReader fields(contents);
+    while (fields.Next()) {
+      if (fields.field() != wanted) continue;
+      if (!fields.is_bytes()) return Malformed();
       if (count < n) arrays->SetText(i, count, fields.bytes());
       ++count;
-    } else if (input.type == Type::kFloat && (fields.is_bytes() || fields.is_fixed32())) {
-      const std::string_view packed = fields.bytes();
-      if (packed.size() % 4) return Malformed();
-      const int64_t more = std::min<int64_t>(packed.size() / 4, std::max<int64_t>(n - count, 0));
-      if (more > 0) std::memcpy(static_cast<float*>(data) + count, packed.data(), more * 4);
-      count += packed.size() / 4;
-    } else if (input.type != Type::kText && input.type != Type::kFloat && fields.is_number()) {
-      put(static_cast<uint64_t>(fields.number()));
-    } else if (input.type != Type::kText && input.type != Type::kFloat && fields.is_bytes()) {
-      WireReader packed(fields.bytes());
-      while (packed.More()) put(packed.Varint());
-      if (!packed.ok()) return Malformed();
-    } else {
-      return Malformed();
+    }
+    if (!fields.ok()) return Malformed();
+  } else {
+    const Numbers read = WithNumber(input.type, [&]<class T>(T) {
+      return ForEachNumber<T>(contents, wanted, [&](T value) {
+        if (count < n) static_cast<T*>(data)[count] = value;
+        ++count;
+      });
+    });
+    if (read == Numbers::kMalformed) return Malformed();
+    if (read == Numbers::kTooLarge) {
+      return Invalid("A value of ", input.name, " must be ", FactsOf(input.type).wanted, "; received a number that is none.");
     }
   }
-  if (!fields.ok()) return Malformed();
   return count == n ? Answer{} : WrongLength(input, n, std::to_string(count));
 }
 
 }  // namespace
 
-Answer ParseInferRequest(std::string_view bytes, const Signature& signature, std::string_view output, InferRequest* request,
-                         Arrays* arrays) {
-  Received received(signature, arrays);
+Answer ParseInferRequest(std::string_view bytes, const Signature& signature, const std::vector<std::string>& outputs,
+                         InferRequest* request, Arrays* arrays) {
+  Received received(signature, arrays, bytes.size());
   std::vector<WireInput> inputs;
   std::vector<std::string_view> raw;
   std::string_view version;
@@ -177,7 +174,7 @@ Answer ParseInferRequest(std::string_view bytes, const Signature& signature, std
       case 6: {
         WireInput asked;
         if (!asked.Read(fields.bytes())) return Malformed();
-        if (Answer bad = RequireOutput(asked.name, output); !bad.ok()) return bad;
+        if (Answer bad = AddOutput(asked.name, outputs, request); !bad.ok()) return bad;
         break;
       }
       case 7:
@@ -195,13 +192,14 @@ Answer ParseInferRequest(std::string_view bytes, const Signature& signature, std
   }
   for (size_t k = 0; k < inputs.size(); ++k) {
     int32_t i;
+    int64_t n;
     const WireInput& input = inputs[k];
-    if (Answer bad = PlaceInput(signature, received, input.name, input.datatype, input.shape, &i); !bad.ok()) return bad;
+    if (Answer bad = PlaceInput(signature, received, input.name, input.datatype, input.shape, &i, &n); !bad.ok()) return bad;
     if (!raw.empty() && input.has_contents) {
       return Invalid("Where one input has raw contents, none has others; ", signature[i].name, " has both.");
     }
-    Answer filled = raw.empty() ? FillTyped(signature, i, input.shape[0], input.contents, &received, arrays)
-                                : FillRaw(signature, i, input.shape[0], raw[k], &received, arrays);
+    Answer filled = raw.empty() ? FillTyped(signature, i, input.shape, input.contents, &received, arrays)
+                                : FillRaw(signature, i, input.shape, raw[k], &received, arrays);
     if (!filled.ok()) return filled;
   }
   return received.Finish();
@@ -216,8 +214,14 @@ Answer Odd(std::string_view what, std::string_view wanted, const element& value)
 // Reads a request in JSON, and the tensors behind it.
 class InferJson {
  public:
-  InferJson(std::string_view tail, const Signature& signature, std::string_view output, InferRequest* request, Arrays* arrays)
-      : tail_(tail), signature_(signature), output_(output), request_(request), arrays_(arrays), filler_(signature, arrays) {}
+  InferJson(std::string_view tail, const Signature& signature, const std::vector<std::string>& outputs, size_t bytes,
+            InferRequest* request, Arrays* arrays)
+      : tail_(tail),
+        signature_(signature),
+        outputs_(outputs),
+        request_(request),
+        arrays_(arrays),
+        filler_(signature, arrays, bytes) {}
 
   Answer Read(const object& fields) {
     for (const auto& [name, value] : fields) {
@@ -252,8 +256,8 @@ class InferJson {
     std::string_view name;
     bool wanted;
     if (given["name"].get(name) != simdjson::SUCCESS) return Odd("output", "an object with a name", given);
-    if (given["parameters"]["binary_data"].get(wanted) == simdjson::SUCCESS) request_->binary |= wanted;
-    return RequireOutput(name, output_);
+    if (given["parameters"]["binary_data"].get(wanted) == simdjson::SUCCESS) request_->binary_of[std::string(name)] = wanted;
+    return AddOutput(name, outputs_, request_);
   }
 
   Answer ReadInput(const element& given) {
@@ -263,15 +267,15 @@ class InferJson {
         given["shape"].get(dims) != simdjson::SUCCESS) {
       return Odd("input", "an object with name, datatype and shape", given);
     }
-    std::vector<int64_t> shape;
+    Shape shape;
     for (const element& dim : dims) {
       int64_t size;
       if (dim.get(size) != simdjson::SUCCESS) return Odd("shape", "a list of whole numbers", dim);
       shape.push_back(size);
     }
     int32_t i;
-    if (Answer bad = PlaceInput(signature_, filler_.received(), name, datatype, shape, &i); !bad.ok()) return bad;
-    int64_t bytes;
+    int64_t bytes, n;
+    if (Answer bad = PlaceInput(signature_, filler_.received(), name, datatype, shape, &i, &n); !bad.ok()) return bad;
     if (element size; given["parameters"]["binary_data_size"].get(size) == simdjson::SUCCESS) {
       if (size.get(bytes) != simdjson::SUCCESS) return Odd("binary_data_size", "a whole number of 64 bits", size);
       if (bytes < 0 || bytes > static_cast<int64_t>(tail_.size())) {
@@ -280,25 +284,37 @@ class InferJson {
       }
       const std::string_view raw = tail_.substr(0, bytes);
       tail_.remove_prefix(bytes);
-      return FillRaw(signature_, i, shape[0], raw, &filler_.received(), arrays_);
+      return FillRaw(signature_, i, shape, raw, &filler_.received(), arrays_);
     }
     array values;
     if (given["data"].get(values) != simdjson::SUCCESS) {
       return Invalid("An input has a list as its data, or binary_data_size; ", name, " has neither.");
     }
-    if (SizeOf(values) != shape[0]) return WrongLength(signature_[i], shape[0], std::to_string(SizeOf(values)));
-    if (Answer bad = filler_.Make(i, shape[0]); !bad.ok()) return bad;
-    int64_t k = 0;
-    for (const element& value : values) {
-      if (Answer bad = filler_.Set(i, k, value, {name, k}); !bad.ok()) return bad;
-      ++k;
+    // Values lie one behind the other, or in lists by the shape.
+    std::vector<element> flat;
+    Flatten(values, shape.size(), &flat);
+    if (std::ssize(flat) != n) return WrongLength(signature_[i], n, std::to_string(flat.size()));
+    if (Answer bad = filler_.Make(i, shape); !bad.ok()) return bad;
+    for (int64_t k = 0; k < n; ++k) {
+      if (Answer bad = filler_.Set(i, k, flat[k], {name, k / std::max<int64_t>(n / shape[0], 1)}); !bad.ok()) return bad;
     }
     return {};
   }
 
+  static void Flatten(const array& values, size_t depth, std::vector<element>* flat) {
+    for (const element& value : values) {
+      array inner;
+      if (depth > 1 && value.get(inner) == simdjson::SUCCESS) {
+        Flatten(inner, depth - 1, flat);
+      } else {
+        flat->push_back(value);
+      }
+    }
+  }
+
   std::string_view tail_;
   const Signature& signature_;
-  const std::string_view output_;
+  const std::vector<std::string>& outputs_;
   InferRequest* const request_;
   Arrays* const arrays_;
   Filler filler_;
@@ -306,46 +322,59 @@ class InferJson {
 
 }  // namespace
 
-Answer ParseInferJson(std::string_view bytes, int64_t header, const Signature& signature, std::string_view output,
-                      InferRequest* request, Arrays* arrays) {
+Answer ParseInferJson(std::string_view bytes, int64_t header, const Signature& signature,
+                      const std::vector<std::string>& outputs, InferRequest* request, Arrays* arrays) {
   const auto size = static_cast<int64_t>(bytes.size());
   if (header > size) return Invalid("The JSON of a request is ", header, " bytes of it; received ", size, " in all.");
   const std::string_view json = bytes.substr(0, header < 0 ? size : header);
   return ReadObject(json, "{\"inputs\": [...]}", [&](const object& fields) {
-    return InferJson(bytes.substr(json.size()), signature, output, request, arrays).Read(fields);
+    return InferJson(bytes.substr(json.size()), signature, outputs, bytes.size(), request, arrays).Read(fields);
   });
 }
 
-std::string WriteInferResponse(const Addressee& by, const InferRequest& to, const Output& output) {
-  WireWriter shape, tensor, response;
-  tensor.Bytes(1, output.name);
-  tensor.Bytes(2, DatatypeOf(Type::kFloat));
-  for (const int64_t size : {output.rows, output.columns}) tensor.Number(3, size);
+std::string WriteInferResponse(const Addressee& by, const InferRequest& to, const std::vector<Output>& outputs) {
+  WireWriter response;
   response.Bytes(1, by.model);
   response.Bytes(2, std::to_string(*by.version));
   response.Bytes(3, to.id);
-  response.Bytes(5, tensor.view());
-  response.Bytes(6, output.bytes());
+  for (const Output& output : outputs) {
+    WireWriter tensor;
+    tensor.Bytes(1, output.name);
+    tensor.Bytes(2, FactsOf(output.type).datatype);
+    for (const int64_t size : output.shape) tensor.Number(3, size);
+    response.Bytes(5, tensor.view());
+  }
+  for (const Output& output : outputs) response.Bytes(6, output.bytes());
   return response.Take();
 }
 
-std::string WriteInferJson(const Addressee& by, const InferRequest& to, const Output& output, int64_t* header) {
+std::string WriteInferJson(const Addressee& by, const InferRequest& to, const std::vector<Output>& outputs, int64_t* header) {
   std::string json = "{\"model_name\": " + Quoted(by.model) + ", \"model_version\": \"" + std::to_string(*by.version) + "\"";
   if (!to.id.empty()) json += ", \"id\": " + Quoted(to.id);
-  json += ", \"outputs\": [{\"name\": " + Quoted(output.name) + ", \"datatype\": \"FP32\", \"shape\": [" +
-          std::to_string(output.rows) + ", " + std::to_string(output.columns) + "], ";
-  *header = -1;
-  if (!to.binary) {
-    json += "\"data\": [";
-    for (int64_t k = 0; k < output.rows * output.columns; ++k) {
-      if (k) json += ", ";
-      AppendNumber(output.values[k], &json);
+  json += ", \"outputs\": [";
+  std::string tail;
+  bool any_binary = false;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const Output& output = outputs[o];
+    json += (o ? ", {\"name\": " : "{\"name\": ") + Quoted(output.name) + ", \"datatype\": \"" + FactsOf(output.type).datatype +
+            "\", \"shape\": " + Words(output.shape) + ", ";
+    const auto said = to.binary_of.find(output.name);
+    if (said == to.binary_of.end() ? to.binary : said->second) {
+      any_binary = true;
+      json += "\"parameters\": {\"binary_data_size\": " + std::to_string(output.bytes().size()) + "}}";
+      tail += output.bytes();
+      continue;
     }
-    return json + "]}]}";
+    json += "\"data\": [";
+    for (int64_t k = 0; k < output.rows() * output.width(); ++k) {
+      if (k) json += ", ";
+      AppendValue(output, k, &json);
+    }
+    json += "]}";
   }
-  json += "\"parameters\": {\"binary_data_size\": " + std::to_string(output.bytes().size()) + "}}]}";
-  *header = static_cast<int64_t>(json.size());
-  return json.append(output.bytes());
+  json += "]}";
+  *header = any_binary ? static_cast<int64_t>(json.size()) : -1;
+  return json += tail;
 }
 
 }  // namespace ctrlab::processor

@@ -5,12 +5,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "processor/types.h"
 
 namespace ctrlab::processor {
 
@@ -53,16 +58,40 @@ Answer Invalid(const Parts&... parts) {
   return Refusal(Code::kInvalid, parts...);
 }
 
-enum class Type : int32_t { kText, kInt32, kInt64, kFloat };
+// The most values of an array, and how many of them a few bytes may stand for.
+constexpr int64_t kMostValues = int64_t{1} << 31, kMostRepeated = 1 << 16;
 
-inline const char* NameOf(Type type) {
-  constexpr const char* kNames[] = {"string", "int32", "int64", "float32"};
-  return kNames[static_cast<int32_t>(type)];
+using Shape = std::vector<int64_t>;
+
+// The number of values of an array; -1 if a size is below 0, or they are too many. A row without a value counts as one, because
+// a model may make a value of it.
+inline int64_t CountOf(std::span<const int64_t> shape) {
+  int64_t count = 1, held = 1;
+  for (const int64_t size : shape) {
+    if (size < 0 || size >= kMostValues) return -1;
+    count *= size;
+    held *= std::max<int64_t>(size, 1);
+    if (held >= kMostValues) return -1;
+  }
+  return count;
 }
 
-inline int64_t BytesOf(Type type) { return type == Type::kInt64 ? 8 : 4; }
+// [-1, 3]; a size of -1 may be any.
+inline std::string Words(std::span<const int64_t> shape) {
+  std::string words = "[";
+  for (const int64_t size : shape) words += (words.size() > 1 ? ", " : "") + std::to_string(size);
+  return words + "]";
+}
 
-// The inputs of a signature, each an array of one dimension. A column of lists has two: "column/values" and "column/row_splits".
+// Names as a sentence has them.
+inline std::string Joined(const std::vector<std::string>& names) {
+  std::string joined;
+  for (const std::string& name : names) joined += (joined.empty() ? "" : ", ") + name;
+  return joined;
+}
+
+// The inputs of a signature, each an array whose first size is the number of rows. A column of lists has two, of one dimension:
+// "column/values" and "column/row_splits".
 //
 // Candidates may share users. Then some columns have a row per user, the others one per candidate, and the input "candidates" says
 // how many each user has: the first user's candidates come first. A request without it has one candidate per user.
@@ -71,24 +100,46 @@ class Signature {
   struct Input {
     std::string name;
     Type type;
+    Shape row = {};  // the shape of a row; -1: any size, the same in all rows of a request
 
+    // The shape of the array, -1 for its rows.
+    Shape shape() const {
+      Shape whole = {-1};
+      whole.insert(whole.end(), row.begin(), row.end());
+      return whole;
+    }
+    std::string Dimensions() const { return row.empty() ? "one dimension" : std::to_string(row.size() + 1) + " dimensions"; }
     bool operator==(const Input&) const = default;
   };
+
+  // What stands for a value that a request leaves out: this number, an empty word, or an empty list. (Of an empty word or list the
+  // graph makes the schema's default.) `json` is the default as the manifest says it.
+  struct Default {
+    double number = 0;
+    int64_t whole = 0;
+    std::string json = "null";
+
+    bool operator==(const Default&) const = default;
+  };
+  using Defaults = std::map<std::string, Default, std::less<>>;
 
   // A column as people write it: one value or one list per row. It holds the numbers of its inputs; `splits` is -1 if the column
   // has no lists.
   struct Column {
     std::string name;
     int32_t values, splits;
-    bool per_user = false;  // whether it has a row per user, not per candidate
+    bool per_user = false;           // whether it has a row per user, not per candidate
+    std::optional<Default> missing;  // none: every row has a value
 
     bool operator==(const Column&) const = default;
   };
 
   static constexpr const char* kCounts = "candidates";
 
-  // `per_user` names the columns of users, if candidates share them: the input "candidates" is of 64 bits then.
-  explicit Signature(std::vector<Input> inputs, const std::vector<std::string>& per_user = {}) : inputs_(std::move(inputs)) {
+  // `per_user` names the columns of users, if candidates share them: the input "candidates" is of 64 bits then. `defaults` are
+  // those of the columns that a request may leave out.
+  explicit Signature(std::vector<Input> inputs, const std::vector<std::string>& per_user = {}, const Defaults& defaults = {})
+      : inputs_(std::move(inputs)), columns_by_input_(inputs_.size(), -1) {
     for (int32_t i = 0; i < size(); ++i) places_.emplace(inputs_[i].name, i);
     if (!per_user.empty()) counts_ = PlaceOf(kCounts);
     for (int32_t i = 0; i < size(); ++i) {
@@ -97,7 +148,10 @@ class Signature {
       const std::string column(name.substr(0, name.size() - (tail == "/values" ? tail.size() : 0)));
       columns_of_.emplace(column, static_cast<int32_t>(columns_.size()));
       const bool user = std::find(per_user.begin(), per_user.end(), column) != per_user.end();
-      columns_.push_back({column, i, tail == "/values" ? PlaceOf(column + "/row_splits") : -1, user});
+      const int32_t splits = tail == "/values" ? PlaceOf(column + "/row_splits") : -1;
+      const auto found = defaults.find(column);
+      if (splits < 0) columns_by_input_[i] = static_cast<int32_t>(columns_.size());
+      columns_.push_back({column, i, splits, user, found == defaults.end() ? std::nullopt : std::optional(found->second)});
     }
   }
 
@@ -113,6 +167,25 @@ class Signature {
   int32_t PlaceOf(std::string_view name) const { return Find(places_, name); }
   // The number of the column, or -1.
   int32_t ColumnOf(std::string_view name) const { return Find(columns_of_, name); }
+  // Whether input i is a whole column, with one value per row.
+  bool IsColumn(int32_t i) const { return columns_by_input_[i] >= 0; }
+  // What stands for a missing value of input i, if it is a column with one value per row that may be missing; else null.
+  const Default* MissingIn(int32_t i) const {
+    return IsColumn(i) && columns_[columns_by_input_[i]].missing ? &*columns_[columns_by_input_[i]].missing : nullptr;
+  }
+
+  // The shape that an array of this shape gets as input i: as in Keras, a last size of 1 may be left out, or be too much. Empty if
+  // the shape is another.
+  Shape Fit(int32_t i, std::span<const int64_t> given) const {
+    Shape row = inputs_[i].row, found(given.begin(), given.end());
+    if (found.size() == row.size() + 2 && found.back() == 1) found.pop_back();
+    if (found.size() == row.size() && found.size() > 0 && row.back() == 1) found.push_back(1);
+    if (found.size() != row.size() + 1) return {};
+    for (size_t k = 0; k < row.size(); ++k) {
+      if (row[k] >= 0 && row[k] != found[k + 1]) return {};
+    }
+    return found;
+  }
 
  private:
   struct Hash {
@@ -127,6 +200,7 @@ class Signature {
   }
 
   std::vector<Input> inputs_;
+  std::vector<int32_t> columns_by_input_;  // of inputs that are a whole column; -1 of others
   std::vector<Column> columns_;
   int32_t counts_ = -1;
   Places places_, columns_of_;
@@ -136,102 +210,24 @@ class Signature {
 class Arrays {
  public:
   virtual ~Arrays() = default;
-  // Makes input i an array of n values, uninitialized: `data` is its memory, null for text. False: there is too little memory.
-  virtual bool Make(int32_t i, int64_t n, void** data) = 0;
+  // Makes input i an array of this shape, uninitialized: `data` is its memory, null for text. False: there is too little memory.
+  virtual bool Make(int32_t i, const Shape& shape, void** data) = 0;
   // Value k of input i, whose type is text. The bytes are copied.
   virtual void SetText(int32_t i, int64_t k, std::string_view text) = 0;
 };
 
-// Makes each input once, and reports a missing input. If candidates share users, it also reports numbers of rows that do not fit
-// together. (Otherwise the graph reports these.)
-class Received {
- public:
-  Received(const Signature& signature, Arrays* arrays) : signature_(signature), arrays_(arrays), lengths_(signature.size(), -1) {}
-
-  Answer Make(int32_t i, int64_t n, void** data) {
-    if (lengths_[i] >= 0) return Invalid("A request has each input once; it has ", signature_[i].name, " twice: leave one out.");
-    if (!arrays_->Make(i, n, data)) {
-      return Refusal(Code::kUnavailable, "There is no memory for ", n, " values of ", signature_[i].name, ": send fewer rows.");
-    }
-    lengths_[i] = n;
-    if (i == signature_.counts()) candidates_ = static_cast<int64_t*>(*data);
-    return {};
-  }
-
-  // Call it when all arrays are filled.
-  Answer Finish() {
-    for (int32_t i = 0; i < signature_.size(); ++i) {
-      if (lengths_[i] < 0 && i != signature_.counts()) {
-        return Invalid("A request has every input of the model; ", signature_[i].name, ", of type ", NameOf(signature_[i].type),
-                       ", is missing.");
-      }
-    }
-    return signature_.counts() < 0 ? Answer{} : FinishShared();
-  }
-
-  Answer Unknown(std::string_view name) const {
-    return Invalid("A request has the inputs of the model and no others; ", Shown(name), " is none of them: leave it out.");
-  }
-
- private:
-  // All columns of a kind (per user, or per candidate) must have as many rows as the first one of that kind. There must be one
-  // number of candidates per user, and these must add up to the rows of the candidates.
-  Answer FinishShared() {
-    const Signature::Column* firsts[2] = {nullptr, nullptr};  // the first column per candidate, and the first per user
-    for (const Signature::Column& column : signature_.columns()) {
-      const Signature::Column*& first = firsts[column.per_user];
-      if (!first) first = &column;
-      if (RowsOf(column) < 0) return Invalid("Row splits begin with 0; those of ", column.name, " are empty.");
-      if (RowsOf(column) == RowsOf(*first)) continue;
-      return Invalid("Columns of ", column.per_user ? "users" : "candidates", " have one number of rows; ", first->name, " has ",
-                     RowsOf(*first), " and ", column.name, " has ", RowsOf(column), ".");
-    }
-    const int32_t counts = signature_.counts();
-    const int64_t rows = RowsOf(*firsts[0]), users = RowsOf(*firsts[1]);
-    if (lengths_[counts] < 0) {
-      if (rows != users) {
-        return Invalid("A request without ", Signature::kCounts, " has one candidate per user; received ", users, " rows of ",
-                       firsts[1]->name, " and ", rows, " of ", firsts[0]->name, ": say how many candidates each user has.");
-      }
-      void* data;
-      if (Answer bad = Make(counts, users, &data); !bad.ok()) return bad;
-      std::fill_n(candidates_, users, 1);
-    }
-    if (lengths_[counts] != users) {
-      return Invalid(Signature::kCounts, " has a number for each user; received ", lengths_[counts], " numbers and ", users,
-                     " rows of ", firsts[1]->name, ".");
-    }
-    int64_t left = rows;  // a sum could overflow
-    bool fits = true;
-    for (int64_t user = 0; user < users; ++user) {
-      const int64_t count = candidates_[user];
-      if (count < 0) return Invalid("A user has 0 candidates or more; received ", count, " for user ", user, ".");
-      fits = fits && count <= left;
-      left -= fits ? count : 0;
-    }
-    if (fits && left == 0) return {};
-    return Invalid("The numbers in ", Signature::kCounts, " add up to the rows of candidates; they are ", fits ? "fewer" : "more",
-                   " than the ", rows, " rows of ", firsts[0]->name, ".");
-  }
-
-  int64_t RowsOf(const Signature::Column& column) const {
-    return column.splits < 0 ? lengths_[column.values] : lengths_[column.splits] - 1;
-  }
-
-  const Signature& signature_;
-  Arrays* const arrays_;
-  std::vector<int64_t> lengths_;  // number of values of each input; -1: not made yet
-  int64_t* candidates_ = nullptr;
-};
-
-// A model's output, float32 [rows, columns].
+// A model's output, an array whose first size is the number of rows.
 struct Output {
-  std::string_view name;
-  const float* values;
-  int64_t rows, columns;
+  std::string name;
+  Type type;
+  Shape shape;
+  const void* values;
 
+  int64_t rows() const { return shape[0]; }
+  // The number of values in a row.
+  int64_t width() const { return CountOf(std::span(shape).subspan(1)); }
   std::string_view bytes() const {
-    return {reinterpret_cast<const char*>(values), static_cast<size_t>(rows * columns) * sizeof(float)};
+    return {static_cast<const char*>(values), static_cast<size_t>(rows() * width() * BytesOf(type))};
   }
 };
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "processor/inputs.h"
+#include "processor/received.h"
 
 namespace ctrlab::processor {
 
@@ -86,39 +86,99 @@ inline bool Base64(std::string_view text, std::string* bytes) {
   return count < 6;
 }
 
+inline int64_t SizeOf(const array& values) {
+  // size() counts to 2^24 - 1 only.
+  const auto size = static_cast<int64_t>(values.size());
+  if (size < 0xFFFFFF) return size;
+  int64_t count = 0;
+  for ([[maybe_unused]] const element& value : values) ++count;
+  return count;
+}
+
+// A number of JSON as T; false if it is none that T holds.
+template <class T>
+bool NumberOf(const element& value, T* out) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value.get(*out) == simdjson::SUCCESS;
+  } else if constexpr (kIsFloat<T>) {
+    double number;
+    if (value.get(number) != simdjson::SUCCESS) return false;
+    *out = static_cast<T>(number);
+    return IsFinite(*out);
+  } else {
+    std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t> number;
+    if (value.get(number) != simdjson::SUCCESS) return false;
+    *out = static_cast<T>(number);
+    return *out == number;
+  }
+}
+
 class Filler {
  public:
-  Filler(const Signature& signature, Arrays* arrays)
-      : signature_(signature), arrays_(arrays), received_(signature, arrays), data_(signature.size()) {}
+  Filler(const Signature& signature, Arrays* arrays, size_t bytes)
+      : signature_(signature), arrays_(arrays), received_(signature, arrays, bytes), data_(signature.size()), rows_(signature.size()) {}
 
   Received& received() { return received_; }
 
+  // An array of one dimension.
   Answer Make(int32_t i, int64_t n) { return received_.Make(i, n, &data_[i]); }
+  Answer Make(int32_t i, const Shape& shape) { return received_.Make(i, shape, &data_[i]); }
+
+  // An array whose rows come by `SetRow`. Where the model takes rows of any size, `first` says it.
+  Answer MakeRows(int32_t i, int64_t rows, const element* first) {
+    Shape shape = {rows};
+    element at;
+    if (first) at = *first;
+    bool known = first != nullptr;
+    for (const int64_t size : signature_[i].row) {
+      array list;
+      known = known && at.get(list) == simdjson::SUCCESS;
+      shape.push_back(size >= 0 ? size : known ? SizeOf(list) : 1);
+      known = known && list.begin() != list.end();
+      if (known) at = *list.begin();
+    }
+    rows_[i].assign(shape.begin() + 1, shape.end());
+    return received_.Make(i, shape, &data_[i]);
+  }
+
+  // The values of a row of input i, from value *k on, which moves on.
+  Answer SetRow(int32_t i, int64_t* k, const element& value, const Place& place) {
+    return SetPart(i, k, value, rows_[i], place);
+  }
 
   // Value k of input i.
   Answer Set(int32_t i, int64_t k, const element& value, const Place& place) {
+    if (value.is_null()) {
+      if (const Signature::Default* missing = signature_.MissingIn(i)) {
+        received_.FillMissing(i, k, *missing);
+        return {};
+      }
+    }
     const Type type = signature_[i].type;
     if (type == Type::kText) return SetText(i, k, value, place);
-    if (type == Type::kFloat) {
-      double number;
-      if (value.get(number) != simdjson::SUCCESS || std::isinf(static_cast<float>(number))) return Odd(type, value, place);
-      static_cast<float*>(data_[i])[k] = static_cast<float>(number);
-      return {};
-    }
-    int64_t number;
-    if (value.get(number) != simdjson::SUCCESS) return Odd(type, value, place);
-    if (type == Type::kInt64) {
-      static_cast<int64_t*>(data_[i])[k] = number;
-      return {};
-    }
-    if (number != static_cast<int32_t>(number)) return Odd(type, value, place);
-    static_cast<int32_t*>(data_[i])[k] = static_cast<int32_t>(number);
-    return {};
+    const bool set = WithNumber(type, [&]<class T>(T) { return NumberOf(value, static_cast<T*>(data_[i]) + k); });
+    return set ? Answer{} : Odd(type, value, place);
   }
 
   void SetSplit(int32_t i, int64_t k, int64_t at) { static_cast<int64_t*>(data_[i])[k] = at; }
 
  private:
+  Answer SetPart(int32_t i, int64_t* k, const element& value, std::span<const int64_t> shape, const Place& place) {
+    array list;
+    const bool is_list = value.get(list) == simdjson::SUCCESS;
+    // As in Keras, a last size of 1 may be left out, or be too much.
+    if (shape.empty() && is_list && SizeOf(list) == 1 && signature_.IsColumn(i)) return Set(i, (*k)++, *list.begin(), place);
+    if (shape.empty() || (!is_list && shape.size() == 1 && shape[0] == 1)) return Set(i, (*k)++, value, place);
+    if (!is_list || SizeOf(list) != shape[0]) {
+      return Invalid("Lists of column ", place.column, " have ", shape[0], shape.size() > 1 ? " lists" : " values",
+                     " each; received ", is_list ? std::to_string(SizeOf(list)) : KindOf(value), " in row ", place.row, ".");
+    }
+    for (const element& each : list) {
+      if (Answer bad = SetPart(i, k, each, shape.subspan(1), place); !bad.ok()) return bad;
+    }
+    return {};
+  }
+
   Answer SetText(int32_t i, int64_t k, const element& value, const Place& place) {
     std::string_view text;
     if (value.get(text) == simdjson::SUCCESS) {
@@ -134,9 +194,7 @@ class Filler {
   }
 
   Answer Odd(Type type, const element& value, const Place& place) const {
-    constexpr const char* kWanted[] = {"text, or {\"b64\": ...}", "a whole number of 32 bits", "a whole number of 64 bits",
-                                       "a number that 32 bits hold"};
-    return Invalid("A value of ", place.Words(), ", must be ", kWanted[static_cast<int32_t>(type)], "; received ", KindOf(value),
+    return Invalid("A value of ", place.Words(), ", must be ", FactsOf(type).wanted, "; received ", KindOf(value),
                    value.is_number() || value.is_string() ? " that is none: " : ": ", Shown(simdjson::minify(value)), ".");
   }
 
@@ -144,15 +202,7 @@ class Filler {
   Arrays* const arrays_;
   Received received_;
   std::vector<void*> data_;
+  std::vector<Shape> rows_;  // of each input that `MakeRows` made
 };
-
-inline int64_t SizeOf(const array& values) {
-  // size() counts to 2^24 - 1 only.
-  const auto size = static_cast<int64_t>(values.size());
-  if (size < 0xFFFFFF) return size;
-  int64_t count = 0;
-  for ([[maybe_unused]] const element& value : values) ++count;
-  return count;
-}
 
 }  // namespace ctrlab::processor

@@ -2,91 +2,49 @@
 
 #include <algorithm>
 
+#include "processor/received.h"
 #include "processor/wire.h"
+#include "processor/wire_numbers.h"
 
 namespace ctrlab::processor {
 
 namespace {
 
-constexpr int64_t kMostValues = int64_t{1} << 31, kMostRepeated = 1 << 16;
-
-// Numbers of the fields of TensorProto, and of its types.
-enum { kDtype = 1, kShape = 2, kContent = 4, kFloats = 5, kInts = 7, kTexts = 8, kInt64s = 10 };
-
-int64_t WireTypeOf(Type type) {
-  constexpr int64_t kTypes[] = {7, 3, 9, 1};
-  return kTypes[static_cast<int32_t>(type)];
-}
+// Numbers of the fields of TensorProto.
+enum { kDtype = 1, kShape = 2, kContent = 4 };
 
 Answer Malformed(std::string_view what) {
   return Invalid("A PredictRequest is a protocol buffer; its ", what, " is cut off or malformed: encode it again.");
 }
 
-// The number of values that a TensorShapeProto says, or -1 if it is not of one dimension, or says that it doesn't know.
-int64_t LengthOf(std::string_view shape) {
-  int64_t length = -1, dimensions = 0;
-  WireReader dims(shape);
-  while (dims.Next()) {
-    if (dims.field() == 3 && dims.is_number() && dims.number() != 0) return -1;
-    if (dims.field() != 2 || !dims.is_bytes()) continue;
-    length = 0;
-    ++dimensions;
-    WireReader dim(dims.bytes());
-    while (dim.Next()) {
-      if (dim.field() == 1 && dim.is_number()) length = dim.number();
-    }
-    if (!dim.ok()) return -1;
-  }
-  return dims.ok() && dimensions == 1 && length >= 0 && length < kMostValues ? length : -1;
-}
-
 struct TensorFields {
-  int64_t dtype = 0, length = -1;
-  bool has_shape = false;
+  int64_t dtype = 0, count = -1;
+  int shapes = 0;
+  bool known = true;
+  Shape shape;
   std::string_view content;
 };
 
-// Writes the values of the fields with this number; returns how many there were, or -1.
-template <class Number>
-int64_t Numbers(std::string_view tensor, uint32_t wanted, Number* out, int64_t most) {
-  int64_t count = 0;
-  WireReader fields(tensor);
-  const auto put = [&](Number value) {
-    if (count < most) out[count] = value;
-    ++count;
-  };
-  while (fields.Next()) {
-    if (fields.field() != wanted) continue;
-    if (std::is_same_v<Number, float>) {
-      if (!fields.is_fixed32() && !fields.is_bytes()) return -1;
-      const std::string_view packed = fields.bytes();
-      if (packed.size() % 4) return -1;
-      for (size_t k = 0; k < packed.size(); k += 4) {
-        Number value;
-        std::memcpy(&value, packed.data() + k, 4);
-        put(value);
-      }
-    } else if (fields.is_number()) {
-      put(static_cast<Number>(fields.number()));
-    } else if (fields.is_bytes()) {
-      WireReader packed(fields.bytes());
-      while (packed.More()) {
-        const uint64_t value = packed.Varint();
-        if (packed.ok()) put(static_cast<Number>(value));
-      }
-      if (!packed.ok()) return -1;
-    } else {
-      return -1;
+// Adds the sizes of a TensorShapeProto. False if it is malformed.
+bool ReadShape(std::string_view message, TensorFields* found) {
+  WireReader dims(message);
+  while (dims.Next()) {
+    if (dims.field() == 3 && dims.is_number() && dims.number() != 0) found->known = false;
+    if (dims.field() != 2 || !dims.is_bytes()) continue;
+    found->shape.push_back(0);
+    WireReader dim(dims.bytes());
+    while (dim.Next()) {
+      if (dim.field() == 1 && dim.is_number()) found->shape.back() = dim.number();
     }
+    if (!dim.ok()) return false;
   }
-  return fields.ok() ? count : -1;
+  return dims.ok();
 }
 
 template <class Number>
-Answer FillNumbers(const Signature::Input& input, std::string_view tensor, const TensorFields& fields, uint32_t field,
-                   void* data) {
+Answer FillNumbers(const Signature::Input& input, std::string_view tensor, const TensorFields& fields, void* data) {
   auto* const out = static_cast<Number*>(data);
-  const int64_t n = fields.length;
+  const int64_t n = fields.count;
   if (!fields.content.empty()) {
     if (fields.content.size() != n * sizeof(Number)) {
       return Invalid("The content of a tensor has ", sizeof(Number), " bytes a value; that of ", input.name, " has ",
@@ -95,8 +53,15 @@ Answer FillNumbers(const Signature::Input& input, std::string_view tensor, const
     std::memcpy(out, fields.content.data(), fields.content.size());
     return {};
   }
-  const int64_t count = Numbers(tensor, field, out, n);
-  if (count < 0) return Malformed(input.name);
+  int64_t count = 0;
+  const Numbers read = ForEachNumber<Number>(tensor, FactsOf(input.type).values, [&](Number value) {
+    if (count < n) out[count] = value;
+    ++count;
+  });
+  if (read == Numbers::kMalformed) return Malformed(input.name);
+  if (read == Numbers::kTooLarge) {
+    return Invalid("A value of ", input.name, " must be ", FactsOf(input.type).wanted, "; received a number that is none.");
+  }
   if (count > n)
     return Invalid("A tensor has at most as many values as its shape; ", input.name, " has ", count, " for ", n, ".");
   std::fill(out + count, out + n, count > 0 ? out[count - 1] : Number(0));
@@ -128,7 +93,7 @@ Answer FillTexts(const Signature::Input& input, std::string_view tensor, std::st
   std::string_view last;
   WireReader fields(tensor);
   while (fields.Next()) {
-    if (fields.field() != kTexts || !fields.is_bytes()) continue;
+    if (fields.field() != FactsOf(Type::kText).values || !fields.is_bytes()) continue;
     last = fields.bytes();
     if (count < n) arrays->SetText(i, count, last);
     ++count;
@@ -147,37 +112,31 @@ Answer ParseTensor(std::string_view tensor, const Signature& signature, int32_t 
     if (fields.field() == kDtype && fields.is_number()) found.dtype = fields.number();
     if (fields.field() == kContent && fields.is_bytes()) found.content = fields.bytes();
     if (fields.field() == kShape && fields.is_bytes()) {
-      found.length = found.has_shape ? -1 : LengthOf(fields.bytes());  // two are one of two dimensions
-      found.has_shape = true;
+      if (!ReadShape(fields.bytes(), &found)) return Malformed(input.name);
+      ++found.shapes;
     }
   }
   if (!fields.ok()) return Malformed(input.name);
-  if (found.dtype != WireTypeOf(input.type)) {
-    return Invalid("Input ", input.name, " is of type ", NameOf(input.type), " (", WireTypeOf(input.type),
+  if (found.dtype != FactsOf(input.type).tensorflow) {
+    return Invalid("Input ", input.name, " is of type ", NameOf(input.type), " (", FactsOf(input.type).tensorflow,
                    " in a TensorProto); received type ", found.dtype, ".");
   }
-  if (found.length < 0) {
-    return Invalid("Input ", input.name, " is an array of one dimension; received ",
-                   found.has_shape ? "another shape." : "no shape, which is one of none.");
+  if (found.shapes != 1 || !found.known) {
+    return Invalid("Input ", input.name, " is an array of ", input.Dimensions(), "; received ",
+                   found.shapes == 0 ? "no shape, which is one of none."
+                   : found.known     ? "more than one shape."
+                                     : "a shape that is not known.");
   }
+  void* data = nullptr;
+  found.count = CountOf(found.shape);
   // A few bytes may say that they are many values, so a shape is believed only as far as memory is cheap.
   const auto bytes = static_cast<int64_t>(tensor.size());
-  if (found.length > std::max(bytes, kMostRepeated)) {
-    return Invalid("A tensor holds its values; ", input.name, " says that it has ", found.length, " in ", bytes, " bytes.");
+  if (found.count > std::max(bytes, kMostRepeated)) {
+    return Invalid("A tensor holds its values; ", input.name, " says that it has ", found.count, " in ", bytes, " bytes.");
   }
-  void* data;
-  if (Answer bad = received->Make(i, found.length, &data); !bad.ok()) return bad;
-  switch (input.type) {
-    case Type::kText:
-      return FillTexts(input, tensor, found.content, i, found.length, arrays);
-    case Type::kInt32:
-      return FillNumbers<int32_t>(input, tensor, found, kInts, data);
-    case Type::kInt64:
-      return FillNumbers<int64_t>(input, tensor, found, kInt64s, data);
-    case Type::kFloat:
-      return FillNumbers<float>(input, tensor, found, kFloats, data);
-  }
-  return {};
+  if (Answer bad = received->Make(i, found.shape, &data); !bad.ok()) return bad;
+  if (input.type == Type::kText) return FillTexts(input, tensor, found.content, i, found.count, arrays);
+  return WithNumber(input.type, [&]<class T>(T) { return FillNumbers<T>(input, tensor, found, data); });
 }
 
 Answer ParseSpec(std::string_view spec, Addressee* addressee) {
@@ -201,14 +160,14 @@ Answer ParseSpec(std::string_view spec, Addressee* addressee) {
 
 }  // namespace
 
-Answer ParsePredictRequest(std::string_view bytes, const Signature& signature, std::string_view output, Addressee* addressee,
-                           Arrays* arrays) {
-  Received received(signature, arrays);
+Answer ParsePredictRequest(std::string_view bytes, const Signature& signature, const std::vector<std::string>& outputs,
+                           PredictRequest* request, Arrays* arrays) {
+  Received received(signature, arrays, bytes.size());
   WireReader fields(bytes);
   while (fields.Next()) {
     if (!fields.is_bytes()) continue;
     if (fields.field() == 1) {
-      if (Answer bad = ParseSpec(fields.bytes(), addressee); !bad.ok()) return bad;
+      if (Answer bad = ParseSpec(fields.bytes(), &request->addressee); !bad.ok()) return bad;
     } else if (fields.field() == 2) {  // an entry of a map: key, value
       std::string_view name, tensor;
       WireReader entry(fields.bytes());
@@ -220,32 +179,66 @@ Answer ParsePredictRequest(std::string_view bytes, const Signature& signature, s
       const int32_t i = signature.PlaceOf(name);
       if (i < 0) return received.Unknown(name);
       if (Answer bad = ParseTensor(tensor, signature, i, &received, arrays); !bad.ok()) return bad;
-    } else if (fields.field() == 3 && fields.bytes() != output) {  // output_filter
-      return Invalid("A model has the output ", output, "; a request asks for ", Shown(fields.bytes()), ".");
+    } else if (fields.field() == 3) {  // output_filter
+      const std::string name(fields.bytes());
+      if (std::find(outputs.begin(), outputs.end(), name) == outputs.end()) {
+        return Invalid("The model has the output ", Joined(outputs), "; a request asks for ", Shown(name), ".");
+      }
+      if (std::find(request->outputs.begin(), request->outputs.end(), name) == request->outputs.end()) {
+        request->outputs.push_back(name);
+      }
     }
   }
   if (!fields.ok()) return Malformed("end");
   return received.Finish();
 }
 
-std::string WritePredictResponse(const Addressee& by, const Output& output) {
-  WireWriter tensor, shape, entry, spec, version, response;
-  for (const int64_t size : {output.rows, output.columns}) {
-    WireWriter dim;
-    dim.Number(1, size);
-    shape.Bytes(2, dim.view());
+namespace {
+
+// Values as TensorFlow Serving sends them, packed: not every client reads `tensor_content`.
+std::string PackedValues(const Output& output) {
+  return WithNumber(output.type, [&]<class T>(T) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return std::string(output.bytes());
+    } else {
+      WireWriter packed;
+      const auto* const values = static_cast<const T*>(output.values);
+      for (int64_t k = 0; k < output.rows() * output.width(); ++k) {
+        if constexpr (std::is_same_v<T, Half>) {
+          uint16_t bits;
+          std::memcpy(&bits, values + k, sizeof bits);
+          packed.Varint(bits);
+        } else {
+          packed.Varint(static_cast<uint64_t>(values[k]));
+        }
+      }
+      return packed.Take();
+    }
+  });
+}
+
+}  // namespace
+
+std::string WritePredictResponse(const Addressee& by, const std::vector<Output>& outputs) {
+  WireWriter spec, version, response;
+  for (const Output& output : outputs) {
+    WireWriter tensor, shape, entry;
+    for (const int64_t size : output.shape) {
+      WireWriter dim;
+      dim.Number(1, size);
+      shape.Bytes(2, dim.view());
+    }
+    tensor.Number(kDtype, FactsOf(output.type).tensorflow);
+    tensor.Bytes(kShape, shape.view());
+    tensor.Bytes(FactsOf(output.type).values, PackedValues(output));
+    entry.Bytes(1, output.name);
+    entry.Bytes(2, tensor.view());
+    response.Bytes(1, entry.view());
   }
-  tensor.Number(kDtype, WireTypeOf(Type::kFloat));
-  tensor.Bytes(kShape, shape.view());
-  // Packed values, as TensorFlow Serving sends them: not every client reads `tensor_content`.
-  tensor.Bytes(kFloats, output.bytes());
-  entry.Bytes(1, output.name);
-  entry.Bytes(2, tensor.view());
   version.Number(1, *by.version);
   spec.Bytes(1, by.model);
   spec.Bytes(2, version.view());
   spec.Bytes(3, by.signature);
-  response.Bytes(1, entry.view());
   response.Bytes(2, spec.view());
   return response.Take();
 }

@@ -310,21 +310,22 @@ Answer Processor::ParseRequest(const Servable& servable, int32_t format, std::st
   Answer answer;
   switch (format) {
     case CTRLAB_PROCESSOR_PREDICT:
-      answer = ParsePredictRequest(request, signature, servable.output_name(), &read->infer.addressee, &read->tensors);
+      answer = ParsePredictRequest(request, signature, servable.output_names(), &read->predict, &read->tensors);
       break;
     case CTRLAB_PROCESSOR_JSON:
-      answer = ParseJsonRequest(request, signature, &read->infer.addressee, &read->tensors, &read->rows);
+      answer = ParseJsonRequest(request, signature, &read->predict.addressee, &read->tensors, &read->rows);
       break;
     case CTRLAB_PROCESSOR_INFER:
-      answer = ParseInferRequest(request, signature, servable.output_name(), &read->infer, &read->tensors);
+      answer = ParseInferRequest(request, signature, servable.output_names(), &read->infer, &read->tensors);
       break;
     case CTRLAB_PROCESSOR_INFER_JSON:
-      answer = ParseInferJson(request, header, signature, servable.output_name(), &read->infer, &read->tensors);
+      answer = ParseInferJson(request, header, signature, servable.output_names(), &read->infer, &read->tensors);
       break;
     default:
       answer = Invalid("A request's format is one of ctrlab_processor_format; received ", format, ".");
   }
-  return answer.ok() ? RequireServed(servable, read->infer.addressee) : answer;
+  const bool infers = format == CTRLAB_PROCESSOR_INFER || format == CTRLAB_PROCESSOR_INFER_JSON;
+  return answer.ok() ? RequireServed(servable, infers ? read->infer.addressee : read->predict.addressee) : answer;
 }
 
 Answer Processor::Process(const Servable& servable, int32_t format, std::string_view request, int64_t header,
@@ -333,19 +334,19 @@ Answer Processor::Process(const Servable& servable, int32_t format, std::string_
   Read read(servable.signature());
   if (Answer bad = ParseRequest(servable, format, request, header, &read); !bad.ok()) return bad;
   const auto parsed = Clock::now();
-  tensorflow::Tensor probabilities;
+  std::vector<tensorflow::Tensor> values;
   serving::Moment moment;
-  if (Answer bad = batcher_.Run(servable, read.tensors, &probabilities, &moment); !bad.ok()) return bad;
+  if (Answer bad = batcher_.Run(servable, read.tensors, &values, &moment); !bad.ok()) return bad;
   const auto ran = Clock::now();
-  const Output output = {servable.output_name(), static_cast<const float*>(probabilities.data()), probabilities.dim_size(0),
-                         probabilities.dim_size(1)};
+  const std::vector<Output> outputs =
+      servable.Chosen(values, read.predict.outputs.empty() ? read.infer.outputs : read.predict.outputs);
   const Addressee by = {configuration_.name, "", kSignature, servable.version()};
   response->version = servable.version();
   response->update = moment.update;
-  response->bytes = format == CTRLAB_PROCESSOR_PREDICT ? WritePredictResponse(by, output)
-                    : format == CTRLAB_PROCESSOR_JSON  ? WriteJsonResponse(output, read.rows)
-                    : format == CTRLAB_PROCESSOR_INFER ? WriteInferResponse(by, read.infer, output)
-                                                       : WriteInferJson(by, read.infer, output, &response->header);
+  response->bytes = format == CTRLAB_PROCESSOR_PREDICT ? WritePredictResponse(by, outputs)
+                    : format == CTRLAB_PROCESSOR_JSON  ? WriteJsonResponse(outputs, read.rows)
+                    : format == CTRLAB_PROCESSOR_INFER ? WriteInferResponse(by, read.infer, outputs)
+                                                       : WriteInferJson(by, read.infer, outputs, &response->header);
   response->parse = parsed - begun;
   response->run = ran - parsed;
   response->write = Clock::now() - ran;
@@ -388,18 +389,26 @@ std::string Processor::Info() const {
           ", \"longest_pause_micros\": " + std::to_string(servable->longest_pause()) + ", \"stopped\": " + Quoted(stopped_) +
           ", \"batches\": " + std::to_string(batcher_.counts().calls) +
           ", \"batched_requests\": " + std::to_string(batcher_.counts().requests) + ", \"members\": " + group_->Info();
-  json += ", \"inputs\": {";
   const Signature& signature = servable->signature();
-  for (int32_t i = 0; i < signature.size(); ++i) {
-    json += (i ? ", " : "") + Quoted(signature[i].name) + ": \"" + NameOf(signature[i].type) + "\"";
+  const auto object = [&json](const char* name, size_t count, const auto& append) {
+    json += std::string(", \"") + name + "\": {";
+    for (size_t k = 0; k < count; ++k) {
+      if (k) json += ", ";
+      append(k);
+    }
+    json += '}';
+  };
+  const auto& outputs = servable->outputs();
+  object("inputs", signature.size(), [&](size_t i) { json += Quoted(signature[i].name) + ": \"" + NameOf(signature[i].type) + '"'; });
+  object("input_shapes", signature.size(), [&](size_t i) { json += Quoted(signature[i].name) + ": " + Words(signature[i].shape()); });
+  object("outputs", outputs.size(), [&](size_t o) { json += Quoted(outputs[o].name) + ": \"" + NameOf(outputs[o].type) + '"'; });
+  object("output_shapes", outputs.size(), [&](size_t o) { json += Quoted(outputs[o].name) + ": " + Words(outputs[o].shape); });
+  std::string per_user, defaults;
+  for (const Signature::Column& column : signature.columns()) {
+    if (column.per_user) per_user += (per_user.empty() ? "" : ", ") + Quoted(column.name);
+    if (column.missing) defaults += (defaults.empty() ? "" : ", ") + Quoted(column.name) + ": " + column.missing->json;
   }
-  json += "}, \"per_user\": [";
-  for (bool first = true; const Signature::Column& column : signature.columns()) {
-    if (!column.per_user) continue;
-    json += (first ? "" : ", ") + Quoted(column.name);
-    first = false;
-  }
-  json += "], \"outputs\": {" + Quoted(servable->output_name()) + ": \"float32\"}, \"refused\": {";
+  json += ", \"per_user\": [" + per_user + "], \"defaults\": {" + defaults + "}, \"refused\": {";
   for (bool first = true; const auto& [version, refused] : refused_) {
     json += (first ? "" : ", ") + Quoted(std::to_string(version)) + ": " + Quoted(refused.why);
     first = false;

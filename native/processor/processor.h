@@ -20,6 +20,7 @@
 #include "processor/group.h"
 #include "processor/inference.h"
 #include "processor/inputs.h"
+#include "processor/predict.h"
 #include "processor/processor_c.h"
 #include "processor/servable.h"
 
@@ -77,6 +78,7 @@ class Processor {
   struct Read {
     explicit Read(const Signature& signature) : tensors(signature) {}
     Tensors tensors;
+    PredictRequest predict;  // of TensorFlow Serving's formats; `infer` of the others
     InferRequest infer;
     bool rows = false;
   };

@@ -31,29 +31,15 @@ constexpr int kPaceRounds = 10;
 constexpr int32_t kCallersThread = -1;  // as RunOptions names it: cheapest, since a request is one thread's work
 
 bool TypeOf(tensorflow::DataType dtype, Type* type) {
-  switch (dtype) {
-    case tensorflow::DT_STRING:
-      *type = Type::kText;
-      return true;
-    case tensorflow::DT_INT32:
-      *type = Type::kInt32;
-      return true;
-    case tensorflow::DT_INT64:
-      *type = Type::kInt64;
-      return true;
-    case tensorflow::DT_FLOAT:
-      *type = Type::kFloat;
-      return true;
-    default:
-      return false;
+  for (size_t k = 0; k < std::size(kTypes); ++k) {
+    if (kTypes[k].tensorflow != dtype) continue;
+    *type = static_cast<Type>(k);
+    return true;
   }
+  return false;
 }
 
-tensorflow::DataType DataTypeOf(Type type) {
-  constexpr tensorflow::DataType kTypes[] = {tensorflow::DT_STRING, tensorflow::DT_INT32, tensorflow::DT_INT64,
-                                             tensorflow::DT_FLOAT};
-  return kTypes[static_cast<int32_t>(type)];
-}
+tensorflow::DataType DataTypeOf(Type type) { return static_cast<tensorflow::DataType>(FactsOf(type).tensorflow); }
 
 // What the op said. TensorFlow adds the node's name to it, on a line of its own or in braces; an assertion's sentence comes first
 // of several texts in brackets, the others show its tensors.
@@ -94,8 +80,8 @@ absl::Status LoadOwn(const tensorflow::SessionOptions& options, const std::strin
 
 }  // namespace
 
-bool Tensors::Make(int32_t i, int64_t n, void** data) {
-  tensors_[i] = tensorflow::Tensor(DataTypeOf(signature_[i].type), {n});
+bool Tensors::Make(int32_t i, const Shape& shape, void** data) {
+  tensors_[i] = tensorflow::Tensor(DataTypeOf(signature_[i].type), tensorflow::TensorShape(shape));
   if (!tensors_[i].IsInitialized()) return false;
   *data = signature_[i].type == Type::kText ? nullptr : tensors_[i].data();
   return true;
@@ -107,14 +93,17 @@ void Tensors::SetText(int32_t i, int64_t k, std::string_view text) {
 
 int64_t Tensors::Rows() const {
   int64_t rows[2] = {-1, -1};  // of candidates, of users
-  for (const auto& [name, values, splits, per_user] : signature_.columns()) {
-    const int64_t here = splits < 0 ? tensors_[values].NumElements() : tensors_[splits].NumElements() - 1;
-    if (here < 0 || (rows[per_user] >= 0 && here != rows[per_user])) return -1;
-    rows[per_user] = here;
-    if (splits < 0) continue;
-    if (signature_[splits].type != Type::kInt64) return -1;
-    const auto* const ends = static_cast<const int64_t*>(tensors_[splits].data());
-    if (ends[0] != 0 || ends[here] != tensors_[values].NumElements() || !std::is_sorted(ends, ends + here + 1)) return -1;
+  for (const Signature::Column& column : signature_.columns()) {
+    const Signature::Input& input = signature_[column.values];
+    if (std::find(input.row.begin(), input.row.end(), -1) != input.row.end()) return -1;
+    const tensorflow::Tensor& counted = tensors_[column.splits < 0 ? column.values : column.splits];
+    const int64_t here = counted.dim_size(0) - (column.splits < 0 ? 0 : 1);
+    if (here < 0 || (rows[column.per_user] >= 0 && here != rows[column.per_user])) return -1;
+    rows[column.per_user] = here;
+    if (column.splits < 0) continue;
+    if (signature_[column.splits].type != Type::kInt64) return -1;
+    const auto* const ends = static_cast<const int64_t*>(counted.data());
+    if (ends[0] != 0 || ends[here] != tensors_[column.values].NumElements() || !std::is_sorted(ends, ends + here + 1)) return -1;
   }
   return rows[0];
 }
@@ -133,16 +122,19 @@ std::vector<std::pair<int32_t, int32_t>> ArraysOf(const Signature& signature) {
 
 Tensors::Tensors(const Signature& signature, const std::vector<const Tensors*>& requests) : Tensors(signature) {
   for (const auto& [values, splits] : ArraysOf(signature)) {
-    int64_t count = 0, rows = 0;
+    Shape shape = {0};
+    const Shape& row = signature[values].row;
+    shape.insert(shape.end(), row.begin(), row.end());
+    int64_t rows = 0;
     for (const Tensors* request : requests) {
-      count += request->tensors_[values].NumElements();
+      shape[0] += request->tensors_[values].dim_size(0);
       if (splits >= 0) rows += request->tensors_[splits].NumElements() - 1;
     }
     void *data, *made = nullptr;
-    if (!Make(values, count, &data) || (splits >= 0 && !Make(splits, rows + 1, &made))) throw std::bad_alloc();
+    if (!Make(values, shape, &data) || (splits >= 0 && !Make(splits, {rows + 1}, &made))) throw std::bad_alloc();
     auto* const ends = static_cast<int64_t*>(made);
     if (ends) ends[0] = 0;
-    count = rows = 0;
+    int64_t count = rows = 0;
     for (const Tensors* request : requests) {
       const tensorflow::Tensor& from = request->tensors_[values];
       const int64_t n = from.NumElements();
@@ -179,7 +171,7 @@ Answer Servable::Load(const std::string& folder, int64_t version, const std::str
   made->FindWeights();
   tensorflow::CallableOptions callable;
   for (const std::string& feed : made->feeds_) callable.add_feed(feed);
-  callable.add_fetch(made->fetch_);
+  for (const std::string& fetch : made->fetches_) callable.add_fetch(fetch);
   callable.mutable_run_options()->set_inter_op_thread_pool(kCallersThread);
   const absl::Status ready = made->bundle_.GetSession()->MakeCallable(callable, &made->callable_);
   if (!ready.ok()) return Refusal(Code::kFailed, "Version ", folder, " can't be run: ", SentenceOf(ready));
@@ -194,8 +186,10 @@ Servable::~Servable() {
 
 namespace {
 
-// The columns of users that candidates share, as the manifest says them; none where users are not shared.
-Answer FindUsers(const std::string& folder, const std::vector<Signature::Input>& inputs, std::vector<std::string>* per_user) {
+// What the manifest says of columns: which are of users that candidates share (none where users are not shared), and their
+// defaults.
+Answer FindColumns(const std::string& folder, const std::vector<Signature::Input>& inputs, std::vector<std::string>* per_user,
+                   Signature::Defaults* defaults) {
   simdjson::dom::parser parser;
   simdjson::dom::array columns;
   if (parser.load(folder + "/" + kManifest)["inputs"].get(columns) != simdjson::SUCCESS) return {};
@@ -205,6 +199,12 @@ Answer FindUsers(const std::string& folder, const std::vector<Signature::Input>&
     if (each["column"].get(column) != simdjson::SUCCESS || each["role"].get(role) != simdjson::SUCCESS) continue;
     shared |= role == "count";
     if (role == "user" || role == "context") per_user->emplace_back(column);
+    simdjson::dom::element value;
+    if (each["default"].get(value) != simdjson::SUCCESS || value.is_null()) continue;
+    Signature::Default& found = (*defaults)[std::string(column)];
+    found.json = simdjson::minify(value);
+    static_cast<void>(value.get(found.number));  // a word or a list is none: an empty one stands for it
+    static_cast<void>(value.get(found.whole));
   }
   if (!shared) per_user->clear();
   if (!shared) return {};
@@ -218,31 +218,51 @@ Answer FindUsers(const std::string& folder, const std::vector<Signature::Input>&
                  " and columns of both; ", folder, " has not: write it by ctrlab export.");
 }
 
+// The sizes of an array whose first size is the number of rows. False if it has none, or says nothing of itself.
+bool ReadShape(const tensorflow::TensorShapeProto& said, Shape* shape) {
+  for (const auto& dim : said.dim()) shape->push_back(dim.size());
+  return !said.unknown_rank() && !shape->empty();
+}
+
 }  // namespace
 
 Answer Servable::FindSignature(const std::string& folder) {
   const auto& signatures = bundle_.GetSignatures();
   const auto at = signatures.find(kSignature);
-  if (at == signatures.end() || at->second.outputs().size() != 1) {
-    return Refusal(Code::kFailed, "A version has the signature ", kSignature, " with one output; ", folder,
+  if (at == signatures.end() || at->second.outputs().empty()) {
+    return Refusal(Code::kFailed, "A version has the signature ", kSignature, " with an output; ", folder,
                    " has not: write it by ctrlab export.");
   }
   std::vector<Signature::Input> inputs;
   for (const auto& [name, info] : at->second.inputs()) {
     Type type;
-    if (!TypeOf(info.dtype(), &type) || info.tensor_shape().dim_size() != 1) {
-      return Refusal(Code::kFailed, "Inputs are arrays of text, int32, int64 or float32; ", name, " of ", folder,
+    Shape shape;
+    if (!TypeOf(info.dtype(), &type) || !ReadShape(info.tensor_shape(), &shape)) {
+      return Refusal(Code::kFailed, "Inputs are arrays of rows, of text or of numbers; ", name, " of ", folder,
                      " is none: write the version by ctrlab export.");
     }
-    inputs.push_back({name, type});
+    inputs.push_back({name, type, Shape(shape.begin() + 1, shape.end())});
   }
-  std::sort(inputs.begin(), inputs.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  const auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
+  std::sort(inputs.begin(), inputs.end(), by_name);
   for (const auto& input : inputs) feeds_.push_back(at->second.inputs().at(input.name).name());
-  output_name_ = at->second.outputs().begin()->first;
-  fetch_ = at->second.outputs().begin()->second.name();
+  for (const auto& [name, info] : at->second.outputs()) {
+    OutputInfo& output = outputs_.emplace_back();
+    output.name = name;
+    if (!TypeOf(info.dtype(), &output.type) || output.type == Type::kText || !ReadShape(info.tensor_shape(), &output.shape)) {
+      return Refusal(Code::kFailed, "Outputs are arrays of rows of numbers; ", name, " of ", folder,
+                     " is none: write the version by ctrlab export.");
+    }
+  }
+  std::sort(outputs_.begin(), outputs_.end(), by_name);
+  for (const OutputInfo& output : outputs_) {
+    output_names_.push_back(output.name);
+    fetches_.push_back(at->second.outputs().at(output.name).name());
+  }
   std::vector<std::string> per_user;
-  if (Answer bad = FindUsers(folder, inputs, &per_user); !bad.ok()) return bad;
-  signature_ = std::make_unique<Signature>(std::move(inputs), per_user);
+  Signature::Defaults defaults;
+  if (Answer bad = FindColumns(folder, inputs, &per_user, &defaults); !bad.ok()) return bad;
+  signature_ = std::make_unique<Signature>(std::move(inputs), per_user, defaults);
   return {};
 }
 
@@ -264,23 +284,36 @@ int64_t Servable::longest_pause() const {
   return weights_->longest_pause();
 }
 
-Answer Servable::Run(const Tensors& inputs, tensorflow::Tensor* output, serving::Moment* moment) const {
-  std::vector<tensorflow::Tensor> outputs;
+Answer Servable::Run(const Tensors& inputs, std::vector<tensorflow::Tensor>* values, serving::Moment* moment) const {
   absl::Status ran;
   {
     std::shared_lock<embedding::Gate> inside;
     if (weights_) inside = std::shared_lock(weights_->gate());
     const Group::Inside member = group_->Enter(model_);
     const tensorflow::thread::ThreadPoolOptions pools = {.intra_op_threadpool = member.pool()};
-    ran = bundle_.GetSession()->RunCallable(callable_, inputs.all(), &outputs, nullptr, pools);
+    ran = bundle_.GetSession()->RunCallable(callable_, inputs.all(), values, nullptr, pools);
     if (weights_) *moment = weights_->moment();
   }
   if (!ran.ok()) return AnswerOf(ran);
-  *output = std::move(outputs[0]);
-  if (output->dtype() != tensorflow::DT_FLOAT || output->dims() != 2) {
-    return Refusal(Code::kFailed, "A model answers with float32 [rows, tasks]; this one does with ", output->DebugString(0), ".");
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    const tensorflow::Tensor& value = (*values)[o];
+    if (value.dtype() == DataTypeOf(outputs_[o].type) && value.dims() > 0 && value.dim_size(0) == (*values)[0].dim_size(0)) continue;
+    return Refusal(Code::kFailed, "A model answers with a value of each output for each row; ", outputs_[o].name,
+                   " of this one is ", value.DebugString(0), ".");
   }
   return {};
+}
+
+std::vector<Output> Servable::Chosen(const std::vector<tensorflow::Tensor>& values,
+                                     const std::vector<std::string>& names) const {
+  std::vector<Output> chosen;
+  for (const std::string& name : names.empty() ? output_names_ : names) {
+    const size_t o = std::find(output_names_.begin(), output_names_.end(), name) - output_names_.begin();
+    Shape shape;
+    for (const auto& dim : values[o].shape()) shape.push_back(dim.size);
+    chosen.push_back({name, outputs_[o].type, std::move(shape), values[o].data()});
+  }
+  return chosen;
 }
 
 double Servable::SlowdownFrom(const Servable& before) const {
@@ -291,9 +324,9 @@ double Servable::SlowdownFrom(const Servable& before) const {
     for (const Servable* const each : {this, &before}) {
       const auto begun = Clock::now();
       for (const Tensors& request : warm_up_) {
-        tensorflow::Tensor output;
+        std::vector<tensorflow::Tensor> values;
         serving::Moment moment;
-        if (!each->Run(request, &output, &moment).ok()) return 0;
+        if (!each->Run(request, &values, &moment).ok()) return 0;
       }
       Clock::duration& least = fastest[each == this ? 0 : 1];
       least = std::min(least, Clock::now() - begun);
@@ -301,6 +334,25 @@ double Servable::SlowdownFrom(const Servable& before) const {
   }
   return warm_up_.empty() ? 0 : std::chrono::duration<double>(fastest[0]) / std::chrono::duration<double>(fastest[1]);
 }
+
+namespace {
+
+// The values of each row in turn, of all outputs, as the manifest has them.
+std::vector<double> ByRows(const std::vector<Output>& outputs) {
+  std::vector<double> found;
+  for (int64_t row = 0; row < outputs[0].rows(); ++row) {
+    for (const Output& output : outputs) {
+      WithNumber(output.type, [&]<class T>(T) {
+        const int64_t n = output.width();
+        const T* const values = static_cast<const T*>(output.values) + row * n;
+        for (int64_t k = 0; k < n; ++k) found.push_back(static_cast<double>(values[k]));
+      });
+    }
+  }
+  return found;
+}
+
+}  // namespace
 
 Answer Servable::WarmUp(const std::string& folder) {
   simdjson::dom::parser parser;
@@ -318,37 +370,34 @@ Answer Servable::WarmUp(const std::string& folder) {
     const absl::Status read = reader.ReadRecord(&record);
     if (absl::IsOutOfRange(read)) return {};
     Tensors tensors(signature());
-    tensorflow::Tensor output;
-    Addressee addressee;
+    std::vector<tensorflow::Tensor> values;
+    PredictRequest request;
     Answer answer = AnswerOf(read);
     if (answer.ok()) {
-      answer =
-          ParsePredictRequest(RequestInLog({record.data(), record.size()}), signature(), output_name(), &addressee, &tensors);
+      answer = ParsePredictRequest(RequestInLog({record.data(), record.size()}), signature(), output_names(), &request, &tensors);
     }
     serving::Moment moment;
-    if (answer.ok()) answer = Run(tensors, &output, &moment);
+    if (answer.ok()) answer = Run(tensors, &values, &moment);
     if (!answer.ok()) {
       return Refusal(Code::kFailed, "A version answers its warm-up requests; ", path, " has one, number ", number,
                      ", that it refuses: ", answer.sentence);
     }
-    const float* const values = output.flat<float>().data();
-    for (int64_t k = 0; k < output.NumElements(); ++k) {
-      if (!std::isfinite(values[k])) {
-        return Refusal(Code::kFailed, "A version answers with finite numbers; ", folder, " does not for warm-up request ", number,
-                       ".");
-      }
+    const std::vector<double> found = ByRows(Chosen(values, {}));
+    if (!std::all_of(found.begin(), found.end(), IsFinite<double>)) {
+      return Refusal(Code::kFailed, "A version answers with finite numbers; ", folder, " does not for warm-up request ", number,
+                     ".");
     }
     if (warm_up_.size() < kPaceRequests) warm_up_.push_back(std::move(tensors));
     // Another processor may have brought the weights to an update.
     if (!known || moment.update > 0) continue;
-    int64_t k = 0;
+    size_t k = 0;
     simdjson::dom::array rows, row;
     if (expected.at(number).get(rows) != simdjson::SUCCESS) continue;
     for (const simdjson::dom::element& each : rows) {
       if (each.get(row) != simdjson::SUCCESS) break;
       for (const simdjson::dom::element& value : row) {
         double wanted;
-        if (value.get(wanted) != simdjson::SUCCESS || k >= output.NumElements() || std::abs(values[k] - wanted) > kTolerance) {
+        if (value.get(wanted) != simdjson::SUCCESS || k >= found.size() || std::abs(found[k] - wanted) > kTolerance) {
           return Refusal(Code::kFailed, "A version answers its warm-up requests as its exporter did; ", folder,
                          " does not, in request ", number, ": export the model again.");
         }

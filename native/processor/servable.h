@@ -26,10 +26,10 @@ class Tensors : public Arrays {
   // Joins the rows of several requests, in order. `Rows` of each must not be -1.
   Tensors(const Signature& signature, const std::vector<const Tensors*>& requests);
 
-  bool Make(int32_t i, int64_t n, void** data) override;
+  bool Make(int32_t i, const Shape& shape, void** data) override;
   void SetText(int32_t i, int64_t k, std::string_view text) override;
   const std::vector<tensorflow::Tensor>& all() const { return tensors_; }
-  // The number of rows of all columns; -1 if they differ, or if splits are invalid.
+  // The number of rows of all columns; -1 if they differ, if splits are invalid, or if rows may have any size.
   int64_t Rows() const;
 
  private:
@@ -47,7 +47,14 @@ class Servable {
 
   int64_t version() const { return version_; }
   const Signature& signature() const { return *signature_; }
-  const std::string& output_name() const { return output_name_; }
+  // What a call gives, by name in their order.
+  struct OutputInfo {
+    std::string name;
+    Type type;
+    Shape shape;  // with -1 for the rows
+  };
+  const std::vector<OutputInfo>& outputs() const { return outputs_; }
+  const std::vector<std::string>& output_names() const { return output_names_; }
   // Whether the answer for a row does not depend on the other rows of the call.
   bool rows_apart() const { return rows_apart_; }
 
@@ -57,8 +64,11 @@ class Servable {
   serving::Moment moment() const;
   int64_t longest_pause() const;
 
-  // Thread-safe. The whole answer uses the weights of one moment. `output` is float32 [rows, columns].
-  Answer Run(const Tensors& inputs, tensorflow::Tensor* output, serving::Moment* moment) const;
+  // Thread-safe. The whole answer uses the weights of one moment. `values` gets a tensor for each of `outputs`, all with one number
+  // of rows.
+  Answer Run(const Tensors& inputs, std::vector<tensorflow::Tensor>* values, serving::Moment* moment) const;
+  // The values of those outputs that a request asks for; of all if it names none. They stay those of the tensors.
+  std::vector<Output> Chosen(const std::vector<tensorflow::Tensor>& values, const std::vector<std::string>& names) const;
   // This version's time for its warm-up requests, divided by that of `before`; 0 if `before` has other inputs, or can't answer
   // them.
   double SlowdownFrom(const Servable& before) const;
@@ -78,8 +88,9 @@ class Servable {
   tensorflow::SavedModelBundle bundle_;
   tensorflow::Session::CallableHandle callable_ = -1;
   std::unique_ptr<Signature> signature_;
-  std::vector<std::string> feeds_;  // the tensor of each input
-  std::string output_name_, fetch_;
+  std::vector<std::string> feeds_, fetches_;  // the tensor of each input, and of each output
+  std::vector<OutputInfo> outputs_;
+  std::vector<std::string> output_names_;
   std::vector<Tensors> warm_up_;
 };
 

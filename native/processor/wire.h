@@ -47,6 +47,7 @@ class WireReader {
   bool is_number() const { return type_ == kVarint; }
   bool is_bytes() const { return type_ == kBytes; }
   bool is_fixed32() const { return type_ == kFixed32; }
+  bool is_fixed64() const { return type_ == kFixed64; }
   int64_t number() const { return static_cast<int64_t>(number_); }
   std::string_view bytes() const { return bytes_; }
 
@@ -95,15 +96,15 @@ class WireWriter {
     Varint(bytes.size());
     out_ += bytes;
   }
-  std::string_view view() const { return out_; }
-  std::string Take() { return std::move(out_); }
-
- private:
+  // A number that stands behind others: in a packed field.
   void Varint(uint64_t value) {
     for (; value >= 128; value >>= 7) out_ += static_cast<char>(value | 128);
     out_ += static_cast<char>(value);
   }
+  std::string_view view() const { return out_; }
+  std::string Take() { return std::move(out_); }
 
+ private:
   std::string out_;
 };
 

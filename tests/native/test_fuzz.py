@@ -81,11 +81,12 @@ def test_no_request_of_a_million_breaks_its_parser(request_fuzzer):
 PLANTED_IN_REQUESTS = {
     "floats too many": (
         "inference.cc",
-        "std::min<int64_t>(packed.size() / 4, std::max<int64_t>(n - count, 0))",
-        "packed.size() / 4",
+        "if (count < n) static_cast<T*>(data)[count] = value;",
+        "static_cast<T*>(data)[count] = value;",
     ),
-    "a value too many": ("predict.cc", "if (count < most) out[count] = value;", "out[count] = value;"),
-    "candidates of nobody": ("inputs.h", "if (fits && left == 0) return {};", "if (fits) return {};"),
+    "a value too many": ("predict.cc", "if (count < n) out[count] = value;", "out[count] = value;"),
+    "candidates of nobody": ("received.h", "if (fits && left == 0) return {};", "if (fits) return {};"),
+    "a number that is none": ("received.h", "!IsFinite(values[k])", "false"),
     "a split too many": (
         "json.cc",
         "filler_->SetSplit(splits, row + 1, counts_[c]);",

@@ -12,8 +12,8 @@ from ctrlab.serving.processor import ALL
 
 def plain(tensor):
     """A tensor as JSON has it."""
-    values = tensor.numpy().tolist()
-    return [value.decode() for value in values] if tensor.dtype == tf.string else values
+    values = tensor.numpy()
+    return (values.astype("U") if tensor.dtype == tf.string and values.size else values).tolist()
 
 
 def by_columns(tensors):
@@ -36,14 +36,15 @@ def by_rows(tensors):
     return json.dumps({"signature_name": "serving_default", "instances": rows}).encode()
 
 
-DATATYPES = {tf.string: "BYTES", tf.int32: "INT32", tf.int64: "INT64", tf.float32: "FP32"}
+DATATYPES = {tf.string: "BYTES", tf.bool: "BOOL", tf.int32: "INT32", tf.int64: "INT64"}
+DATATYPES |= {tf.float16: "FP16", tf.float32: "FP32", tf.float64: "FP64"}
 
 
 def raw(tensor):
     """A tensor's bytes in the open inference protocol."""
     if tensor.dtype != tf.string:
         return tensor.numpy().tobytes()
-    return b"".join(len(text).to_bytes(4, "little") + text for text in tensor.numpy().tolist())
+    return b"".join(len(text).to_bytes(4, "little") + text for text in tensor.numpy().ravel().tolist())
 
 
 def message(number, content):
@@ -53,18 +54,18 @@ def message(number, content):
 def typed(tensor):
     """InferTensorContents."""
     if tensor.dtype == tf.string:
-        return b"".join(message(8, text) for text in tensor.numpy().tolist())
-    if tensor.dtype == tf.float32:
-        return message(6, tensor.numpy().tobytes())
-    number = {tf.int32: 2, tf.int64: 3}[tensor.dtype]
-    return message(number, b"".join(wire.varint(int(n) & (1 << 64) - 1) for n in tensor.numpy()))
+        return b"".join(message(8, text) for text in tensor.numpy().ravel().tolist())
+    if tensor.dtype in (tf.float32, tf.float64):
+        return message(6 if tensor.dtype == tf.float32 else 7, tensor.numpy().tobytes())
+    number = {tf.bool: 1, tf.int32: 2, tf.int64: 3}[tensor.dtype]
+    return message(number, b"".join(wire.varint(int(n) & (1 << 64) - 1) for n in tensor.numpy().ravel()))
 
 
 def infer_request(tensors, of_raw=True, more=b""):
     """A ModelInferRequest."""
     body = message(1, b"ctr") + message(3, b"a call") + more
     for name, tensor in tensors.items():
-        shape = bytes([3 << 3]) + wire.varint(len(tensor))
+        shape = b"".join(bytes([3 << 3]) + wire.varint(size) for size in tensor.shape)
         contents = b"" if of_raw else message(5, typed(tensor))
         body += message(5, message(1, name.encode()) + message(2, DATATYPES[tensor.dtype].encode()) + shape + contents)
     return body + (b"".join(message(7, raw(tensor)) for tensor in tensors.values()) if of_raw else b"")
@@ -74,7 +75,7 @@ def infer_json(tensors, binary):
     """(The body, its header); with `binary`, tensors of numbers stand behind it, and texts in it."""
     given, tail = [], b""
     for name, tensor in tensors.items():
-        entry = {"name": name, "shape": [len(tensor)], "datatype": DATATYPES[tensor.dtype]}
+        entry = {"name": name, "shape": [*tensor.shape], "datatype": DATATYPES[tensor.dtype]}
         if binary:
             entry["parameters"] = {"binary_data_size": len(raw(tensor))}
             tail += raw(tensor)
