@@ -66,19 +66,6 @@ def test_the_definition_term_by_term():
     np.testing.assert_array_equal(variance, [0.5 * 1 + 0.5 * 4, 0.5 * 1 + 0.5 * 0])
 
 
-def test_the_reference_gradient_is_that_of_finite_differences(finite_differences):
-    arrays, d_out = inputs(7, 3)
-    arrays, d_out = [a.astype(np.float64) for a in arrays], d_out.astype(np.float64)
-
-    def loss(*varied):
-        return float((batch_norm.OP.reference(*varied, *arrays[4:])[0] * d_out).sum())
-
-    expected = finite_differences(loss, arrays[:4])
-    received = batch_norm.OP.reference_gradient(*arrays, d_out=d_out)
-    for name, a, b in zip(("d_product", "d_bias", "d_scale", "d_shift"), received, expected):
-        np.testing.assert_allclose(a, b, atol=1e-7, err_msg=name)
-
-
 @pytest.mark.parametrize("rows,columns,offset", [(1, 5, 0), (2, 1, 0), (9, 17, -50), (300, 67, 0), (64, 64, 5), (33, 130, 0)])
 def test_adversarial_batches(norm, rows, columns, offset):
     check(norm, *inputs(rows, columns, offset=offset))

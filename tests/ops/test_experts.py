@@ -1,7 +1,9 @@
 """MMoE's experts and mixture: stock and fused against the reference, values and gradients; every bad input refused."""
 
+import functools
 import itertools
 
+import norm_wise
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,17 +15,11 @@ from ctrlab.ops import experts, mixture
 
 EXPERTS = experts.OP.ways
 MIXTURES = mixture.OP.ways
+close = functools.partial(norm_wise.close, within=2e-6)
 
 
 def random(*shape, seed=0):
     return tf.constant(np.random.default_rng([seed, *shape]).standard_normal(shape, dtype=np.float32))
-
-
-def close(received, expected, magnitude, what):
-    """Norm-wise against `magnitude`, the same sums over absolute terms."""
-    received, expected = np.asarray(received, np.float64), np.asarray(expected, np.float64)
-    assert received.shape == expected.shape, what
-    assert np.linalg.norm(received - expected) <= 2e-6 * np.linalg.norm(magnitude), what
 
 
 def towers(rows, count, sizes, seed=0):
@@ -78,27 +74,6 @@ def test_the_experts_term_by_term():
     x, kernel, bias = [[1.0, 2.0]], [[[1.0], [10.0]], [[-1.0], [0.0]]], [[[0.5]], [[0.5]]]
     #   relu(1 * 1 + 2 * 10 + .5), relu(1 * -1 + 2 * 0 + .5)
     np.testing.assert_array_equal(experts.OP.reference(x, [kernel], [bias]), [[[21.5]], [[0.0]]])
-
-
-def test_the_reference_gradients_are_those_of_finite_differences(finite_differences):
-    rng = np.random.default_rng(0)
-    x, kernels = rng.standard_normal((3, 4)), [rng.standard_normal((2, 4, 5)), rng.standard_normal((2, 5, 3))]
-    biases, d_out = [rng.standard_normal((2, 1, 5)), rng.standard_normal((2, 1, 3))], rng.standard_normal((2, 3, 3))
-    expected = finite_differences(
-        lambda x, k0, k1, b0, b1: (experts.OP.reference(x, [k0, k1], [b0, b1]) * d_out).sum(), [x, *kernels, *biases]
-    )
-    d_x, d_kernels, d_biases = experts.OP.reference_gradient(x, kernels, biases, d_out)
-    for received, wanted in zip([d_x, *d_kernels, *d_biases], expected):
-        np.testing.assert_allclose(received, wanted, atol=1e-6)
-
-    said, gates, own = rng.standard_normal((2, 3, 5)), rng.standard_normal((4, 2)), rng.standard_normal(2)
-    d_mixed = rng.standard_normal((3, 5))
-    expected = finite_differences(
-        lambda x, said, k, b: (mixture.OP.reference(x, said, [k], [b])[0] * d_mixed).sum(), [x, said, gates, own]
-    )
-    d_x, d_said, (d_kernel,), (d_bias,) = mixture.OP.reference_gradient(x, said, [gates], [own], [d_mixed])
-    for received, wanted in zip([d_x, d_said, d_kernel, d_bias], expected):
-        np.testing.assert_allclose(received, wanted, atol=1e-6)
 
 
 TOWERS = {

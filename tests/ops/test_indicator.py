@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from norm_wise import close
 
 from ctrlab.errors import CtrlabError
 from ctrlab.ops import indicator
@@ -39,13 +40,6 @@ def gradients(product, columns, sizes, kernel, weights, d_out):
     return out, d_kernel, d_weights
 
 
-def close(received, expected, magnitude, what):
-    """Norm-wise against `magnitude`, the same sums over absolute terms: a few hundred float32 terms, each rounded once."""
-    received, expected = np.asarray(received, np.float64), np.asarray(expected, np.float64)
-    assert received.shape == expected.shape, what
-    assert np.linalg.norm(received - expected) <= 1e-6 * np.linalg.norm(magnitude), what
-
-
 def check(product, columns, sizes, kernel, weights=None, seed=1):
     """Values and gradients of `product` against the reference."""
     expected = indicator.OP.reference(columns, sizes, kernel, weights)
@@ -67,22 +61,6 @@ def test_the_definition_term_by_term():
     np.testing.assert_array_equal(indicator.OP.reference(columns, [2, 3], kernel), [[2 + 5 + 3 + 5, 20 + 50 + 30 + 50], [0, 0]])
     weights = [ids(0, 0), bag([1, 2, 3], [])]
     np.testing.assert_array_equal(indicator.OP.reference(columns, [2, 3], kernel, weights), [[5 + 2 * 3 + 3 * 5, 260], [0, 0]])
-
-
-def test_the_reference_gradient_is_that_of_finite_differences(finite_differences):
-    rng = np.random.default_rng(0)
-    columns, sizes = [ids(1, -1, 0), bag([2, 0, 2], [], [-1, 3])], [2, 4]
-    kernel, values, d_out = rng.standard_normal((6, 3)), rng.standard_normal(5), rng.standard_normal((3, 3))
-
-    def loss(kernel, values):
-        weights = [None, columns[1].with_values(tf.constant(values))]
-        return float((indicator.OP.reference(columns, sizes, kernel, weights) * d_out).sum())
-
-    expected_kernel, expected_values = finite_differences(loss, [kernel, values])
-    weights = [None, columns[1].with_values(tf.constant(values))]
-    d_kernel, d_weights = indicator.OP.reference_gradient(columns, sizes, kernel, weights, d_out=d_out)
-    np.testing.assert_allclose(d_kernel, expected_kernel, atol=1e-7)
-    np.testing.assert_allclose(d_weights[1], expected_values, atol=1e-7)
 
 
 ADVERSARIAL = {

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from norm_wise import close
 
 from ctrlab import _native
 from ctrlab.ops import dot_interaction, factorization_machine
@@ -24,13 +25,6 @@ def gradients(op, inputs, seed=1):
         out = op(*inputs)
     d_out = random(*out.shape, seed=seed)
     return out, d_out, tape.gradient(out, inputs, output_gradients=d_out)
-
-
-def close(received, expected, magnitude, what):
-    """Norm-wise against `magnitude`, the same sums over absolute terms."""
-    received, expected = np.asarray(received, np.float64), np.asarray(expected, np.float64)
-    assert received.shape == expected.shape, what
-    assert np.linalg.norm(received - expected) <= 1e-6 * np.linalg.norm(magnitude), what
 
 
 def check_machine(op, fields, dim):
@@ -68,18 +62,6 @@ def test_the_dots_term_by_term():
     d_bottom, d_fields = dot_interaction.OP.reference_gradient(bottom, fields, 2, [[7, 8, 1, 10, 100]])
     np.testing.assert_array_equal(d_bottom, [[7 + 3 + 50, 8 + 4 + 60]])
     np.testing.assert_array_equal(d_fields, [[1 + 500, 2 + 600, 10 + 300, 20 + 400]])
-
-
-def test_the_reference_gradients_are_those_of_finite_differences(finite_differences):
-    rng = np.random.default_rng(0)
-    bottom, fields, d_out = rng.standard_normal((2, 3)), rng.standard_normal((2, 12)), rng.standard_normal((2, 3 + 10))
-    (expected,) = finite_differences(lambda x: (factorization_machine.OP.reference(x, 3) * d_out[:, :3]).sum(), [fields])
-    np.testing.assert_allclose(factorization_machine.OP.reference_gradient(fields, 3, d_out[:, :3]), expected, atol=1e-7)
-    expected = finite_differences(lambda *x: (dot_interaction.OP.reference(*x, 3) * d_out).sum(), [bottom, fields])
-    for received, wanted in zip(dot_interaction.OP.reference_gradient(bottom, fields, 3, d_out), expected):
-        np.testing.assert_allclose(received, wanted, atol=1e-7)
-    (expected,) = finite_differences(lambda x: (dot_interaction.OP.reference(None, x, 3) * d_out[:, :6]).sum(), [fields])
-    np.testing.assert_allclose(dot_interaction.OP.reference_gradient(None, fields, 3, d_out[:, :6])[1], expected, atol=1e-7)
 
 
 SHAPES = {

@@ -6,6 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lookup_ways import IMPLEMENTATIONS, bag, ids, layout, table
+from norm_wise import close
 
 from ctrlab.ops import lookup
 from ctrlab.ops import merge as merging
@@ -37,13 +38,6 @@ def merge(gradient):
     return unique, sums
 
 
-def close(received, expected, magnitude, what):
-    """Norm-wise against `magnitude`, the same sums over absolute terms: a few hundred float32 terms, each rounded once."""
-    received, expected = np.asarray(received, np.float64), np.asarray(expected, np.float64)
-    assert received.shape == expected.shape, what
-    assert np.linalg.norm(received - expected) <= 1e-6 * np.linalg.norm(magnitude), what
-
-
 def check(look_up, tables, columns, lay):
     """Values and gradients of `look_up` against the reference."""
     outputs, merged, d_out = gradients(look_up, tables, columns, lay)
@@ -71,24 +65,6 @@ def test_the_definition_term_by_term():
 def test_a_mean_is_over_the_known_ids():
     (out,) = lookup.OP.reference([np.array([[2.0], [4.0]])], [bag([0, -1, 1], [-1])], layout((0, "mean", 0)))
     np.testing.assert_array_equal(out, [[3], [0]])
-
-
-def test_the_reference_gradient_is_that_of_finite_differences(finite_differences):
-    rng = np.random.default_rng(0)
-    tables = [rng.standard_normal((4, 2)), rng.standard_normal((3, 3))]
-    history = bag([2, 0, 2], [], [-1, 3])
-    columns = [ids(1, -1, 0), bag([2, 0], [1, -1, 1], []), history, history.with_values(ids(1, 2, 0, 0, -1))]
-    lay = layout((0, "sum", 0), (1, "mean", 0), (0, "rows", 1), (1, "rows", 1))
-    d_out = [rng.standard_normal((3, 5)), rng.standard_normal((5, 5))]
-
-    def loss(*tables):
-        return float(sum((out * d).sum() for out, d in zip(lookup.OP.reference(tables, columns, lay), d_out)))
-
-    found = lookup.OP.reference_gradient(tables, columns, lay, d_out)
-    for (touched, rows), expected in zip(found, finite_differences(loss, tables)):
-        dense = np.zeros_like(expected)
-        dense[touched] = rows
-        np.testing.assert_allclose(dense, expected, atol=1e-7)
 
 
 ADVERSARIAL = {

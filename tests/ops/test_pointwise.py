@@ -41,20 +41,6 @@ def check(op, kind, x, shift, slope, d_out):
         assert np.linalg.norm(received - wanted) <= 1e-6 * size, name
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_reference_gradient_is_that_of_finite_differences(kind, finite_differences):
-    arrays = [a if a is None else a.astype(np.float64) for a in inputs(kind, 4, 3)]
-    given_arrays = [a for a in arrays[:3] if a is not None]
-
-    def loss(*varied):
-        return float((pointwise.OP.reference(kind, *varied) * arrays[3]).sum())
-
-    expected = finite_differences(loss, given_arrays)
-    received = pointwise.OP.reference_gradient(kind, *arrays[:3], d_out=arrays[3])
-    for a, b in zip(received, expected):
-        np.testing.assert_allclose(a, b, atol=1e-7)
-
-
 def test_the_definition_term_by_term():
     x, shift, slope = np.array([[-3.0, 1.0]]), np.array([1.0, 1.0]), np.array([0.5, 10.0])
     assert pointwise.OP.reference("relu", x, shift).tolist() == [[0, 2]]
