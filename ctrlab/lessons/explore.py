@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence, Sized
 
@@ -17,6 +18,8 @@ from ctrlab.profiling.charts.style import figure, log_ticks, logarithmic
 
 CHOSEN = "chosen"
 LOGARITHMIC = ("", "x", "y", "xy")
+APART = 0.07
+"""The least distance of two numbers in a chart, as a fraction of its height."""
 
 
 class Explorer(widgets.VBox):
@@ -30,6 +33,7 @@ class Explorer(widgets.VBox):
         choices: {name: values}. The first one's values are the x values of all curves, rising numbers; others may be words.
         x, y: titles of the axes, with units. title: title of the chart.
         log: which axes are logarithmic: "", "x", "y" or "xy".
+        how: how the curves were obtained, in a word for the chart's corner; "measured" stands for this machine's line.
     Attributes:
         sliders: by name. chart: the FigureWidget; its last trace holds the chosen points.
     Raises:
@@ -45,6 +49,7 @@ class Explorer(widgets.VBox):
         y: str,
         log: str = "",
         title: str = "",
+        how: str = "calculated",
     ):
         if log not in LOGARITHMIC:
             raise CtrlabError(f'The axes that are logarithmic are "", "x", "y" or "xy"; {log!r} was given.')
@@ -65,7 +70,7 @@ class Explorer(widgets.VBox):
             _check(curves, names, log)
         width = f"{max(80, 8 + 9 * max(map(len, choices)))}px"  # so that no name is cut off
         self.sliders = {name: _slider(name, values, width) for name, values in choices.items()}
-        self.chart = go.FigureWidget(self._figure(names, title, x, y, log))
+        self.chart = go.FigureWidget(self._figure(names, title, x, y, log, how))
         self._redraw()
         for slider in self.sliders.values():
             slider.observe(self._redraw, names="value")
@@ -82,15 +87,18 @@ class Explorer(widgets.VBox):
                 )
         return {name: [point[name] for point in points] for name in points[0]}
 
-    def _figure(self, names: Sequence[str], title: str, x: str, y: str, log: str) -> go.Figure:
+    def _figure(self, names: Sequence[str], title: str, x: str, y: str, log: str, how: str) -> go.Figure:
         colour = colours.of_names(names)
         traces = [go.Scatter(name=name, mode="lines+markers", line={"color": colour[name], "width": 2.5}) for name in names]
         point = {"size": 13, "color": [colour[name] for name in names], "line": {"width": 2, "color": colours.DARK}}
         over_lines = {"shadow": ", ".join(["0 0 3px white"] * 4)}
-        traces.append(go.Scatter(name=CHOSEN, mode="markers+text", marker=point, textfont=over_lines, showlegend=False))
+        traces.append(
+            go.Scatter(name=CHOSEN, mode="markers+text", marker=point, textfont=over_lines, showlegend=False, cliponaxis=False)
+        )
         every = [value for curves in self._curves.values() for values in curves.values() for value in values]
         titles = {axis: logarithmic(title) if axis in log else title for axis, title in (("x", x), ("y", y))}
-        chart = figure(traces, title, **titles, height=380, showlegend=True, margin_t=60 if title else 40)
+        corner = "" if how == "measured" else how
+        chart = figure(traces, title, **titles, device=corner, height=380, showlegend=True, margin_t=60 if title else 40)
         chart.update_xaxes(**_axis(self._x, "x" in log))
         return chart.update_yaxes(**_axis(every, "y" in log))
 
@@ -103,16 +111,28 @@ class Explorer(widgets.VBox):
             for trace, values in zip(traces, curves.values()):
                 trace.x, trace.y = self._x, values
             chosen.x, chosen.y = [at] * len(heights), heights
-            chosen.text = [plain(height) for height in heights]
-            chosen.textposition = _positions(heights)
+            low, high = self.chart.layout.yaxis.range
+            places = [math.log10(h) if self.chart.layout.yaxis.type == "log" else h for h in heights]
+            chosen.text, chosen.textposition = _labels(heights, [(place - low) / (high - low) for place in places])
 
 
-def _positions(heights: Sequence[float]) -> list[str]:
-    """Numbers of points that are close would overlap: the highest is written above, the lowest below, others beside."""
-    positions = ["middle right"] * len(heights)
-    positions[int(np.argmin(heights))] = "bottom center"
-    positions[int(np.argmax(heights))] = "top center"
-    return positions
+def _labels(heights: Sequence[float], places: Sequence[float]) -> tuple[list[str], list[str]]:
+    """The numbers beside the points, and where they stand: the highest above, the lowest below, others beside. One that would
+    stand in another is left out.
+
+    Args:
+        places: of the heights, 0 to 1 along the axis.
+    """
+    texts, positions = [plain(height) for height in heights], ["middle right"] * len(heights)
+    order = np.argsort(places)
+    positions[order[0]], positions[order[-1]] = "bottom center", "top center"
+    last = places[order[0]] - APART
+    for n in order[1:-1]:
+        if places[n] - last < APART or places[order[-1]] - places[n] < APART / 2:
+            texts[n] = ""
+        else:
+            last = places[n]
+    return texts, positions
 
 
 def _slider(name: str, values: Sequence, width: str) -> widgets.SelectionSlider:

@@ -198,7 +198,15 @@ class Lab:
         display(figures.of_lesson(self.lesson, name))
 
     def explore(
-        self, draw: Callable[..., Mapping[str, float]], *, x: str, y: str, log: str = "", title: str = "", **choices: Sequence
+        self,
+        draw: Callable[..., Mapping[str, float]],
+        *,
+        x: str,
+        y: str,
+        log: str = "",
+        title: str = "",
+        how: str = "calculated",
+        **choices: Sequence,
     ) -> None:
         """Show sliders that redraw a plot. `ctrlab.lessons.explore.Explorer` has the details.
 
@@ -210,7 +218,7 @@ class Lab:
         from ctrlab.lessons.explore import Explorer
 
         with checking.stub_in_a_line():
-            explorer = Explorer(draw, choices, x=x, y=y, log=log, title=title)
+            explorer = Explorer(draw, choices, x=x, y=y, log=log, title=title, how=how)
         display(explorer)
 
     def source(self, thing) -> None:

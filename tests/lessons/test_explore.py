@@ -7,6 +7,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.lessons.explore import CHOSEN, Explorer
 from ctrlab.lessons.session import Lab
 from ctrlab.profiling.colours import of_names
+from ctrlab.profiling.machine import machine
 
 TITLES = {"x": "words V", "y": "bytes per example"}
 
@@ -56,6 +57,14 @@ def test_a_chart_has_the_title_that_it_is_given(explorer):
 def test_numbers_of_close_points_do_not_overlap():
     explorer = Explorer(lambda V: {"low": V, "high": V + 2, "middle": V + 1}, {"V": [1, 2]}, **TITLES)
     assert explorer.chart.data[-1].textposition == ("bottom center", "top center", "middle right")
+    near = Explorer(lambda V: {"low": 1.0, "b": 2.0, "c": 2.1, "high": 100.0}, {"V": [1, 2]}, **TITLES)
+    assert near.chart.data[-1].text == ("1", "2", "", "100") and near.chart.data[-1].cliponaxis is False
+
+
+@pytest.mark.parametrize("how", ["calculated", "simulated", "measured"])
+def test_the_machine_stands_only_under_what_was_measured_on_it(how):
+    shown = Explorer(traffic, {"V": [1, 10], "L": [2, 3]}, how=how, **TITLES).chart.layout.annotations[0].text
+    assert shown == (machine().line if how == "measured" else how)
 
 
 def test_a_move_is_one_update(explorer, monkeypatch):

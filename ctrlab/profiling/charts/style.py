@@ -24,6 +24,8 @@ _AXIS = {
     "ticks": "outside",
     "tickcolor": "#b5bcc4",
     "ticklen": 4,
+    "separatethousands": True,
+    "exponentformat": "none",
     "title": {"standoff": 8, "font": {"size": 13}},
     "automargin": True,
 }

@@ -33,7 +33,7 @@ def optimum(counts: Sequence[Sequence[int]], across: Sequence[float], up: Sequen
         ygap=2,
         colorbar={"title": {"text": "workers"}, "thickness": 12},
     )
-    drawn = figure([heat], title, x=x, y=y, note=f"simulated, up to {MOST} workers", height=200 + 44 * len(up))
+    drawn = figure([heat], title, x=x, y=y, note=f"up to {MOST} workers", device="simulated", height=200 + 44 * len(up))
     return drawn.update_layout(xaxis_type="category", yaxis_type="category")
 
 
