@@ -19,7 +19,7 @@ def command(
         typer.Option(help="`stock` for TensorFlow's own ops only; `all,bf16` and `all,int8_rows` change results a little."),
     ] = "all",
     inputs: Annotated[Literal["text", "ids"], typer.Option(help="What requests hold: raw text, or ids made of it.")] = "text",
-    number: Annotated[int | None, typer.Option("--version", min=1, help="Its number; else one more than the newest.")] = None,
+    number: Annotated[int | None, typer.Option("--version", min=1, help="Its number, above all before; else the next.")] = None,
     memory_rows: Annotated[
         int | None,
         typer.Option(min=1, max=2**31 - 1, help="Rows of a growing table that stay in a server's memory; else as trained."),

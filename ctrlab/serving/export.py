@@ -62,7 +62,7 @@ def export(
             change results; "all,bf16" adds products of the towers in bfloat16, "all,int8_rows" table rows in 8 bits.
         inputs: whether requests hold raw text or ids.
         rows: features of real batches, as readers yield them, for the warm-up requests.
-        number: the version's number; None: one more than the newest.
+        number: the version's number, above all that were given before; None: the next one.
         memory_rows: the number of rows of each embedding variable that a server keeps in memory; the others lie on its disk.
             None: as in training.
         share_users: whether a request may hold a user once, with any number of candidates. The graph then computes the parts that

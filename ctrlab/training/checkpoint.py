@@ -8,7 +8,7 @@ deleted. So a process killed at any moment only loses the checkpoint it was writ
 the disk refused. `ctrlab.embedding.formats.saves` describes the files.
 
 Each folder is a consumer of the embedding tables' changes. A failed save is not confirmed, so the next save contains all changes
-since the last one on disk.
+since the last one on disk. If somebody deleted or replaced a save that the next one would build on, that one is full.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctrlab.embedding.formats.folder_lock import take
-from ctrlab.embedding.formats.saves import OF_WORKERS, POINTER, Save, files_in, spare
+from ctrlab.embedding.formats.saves import OF_WORKERS, POINTER, Save, files_in, is_there, spare
 from ctrlab.embedding.formats.table_arrays import rows_a_part, shapes_of, write_table
 from ctrlab.embedding.formats.tensor_file import CODES, write_durably, writing
 from ctrlab.embedding.table.cut import Cut
@@ -230,7 +230,8 @@ class Checkpoints:
             if table.options.eviction:
                 table.evict(step)
         # A delta at the same step as the save before it would get the same file name.
-        if self._tables and last and last.number + 1 < self.full_every and last.step < step:
+        follows = self._tables and last and last.number + 1 < self.full_every and last.step < step
+        if follows and is_there(self.folder, last):
             cuts = self._cuts()
             if all(cut.since is not None for cut in cuts.values()):
                 return last.delta(step, self.position), cuts

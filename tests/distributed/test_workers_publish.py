@@ -22,6 +22,7 @@ from ctrlab.serving.bundled import WEIGHTS, Bundled
 from ctrlab.serving.inputs import inputs_of, to_tensors
 from ctrlab.serving.processor import Processor
 from ctrlab.serving.publishing_folder import LOCKED, PublisherLock
+from ctrlab.serving.versions import LAST
 from ctrlab.training import restore
 from ctrlab.training.restoring import tables_of
 
@@ -105,7 +106,7 @@ def test_two_workers_publish_what_their_saves_hold(whole, tmp_path):
     assert min(len(rows) for rows in found.growing) > 100 and found.removed > 100
     answers_as(tmp_path, whole[0], 2, updates - 2)
     verify(tmp_path / "ctr" / "2")
-    assert {each.name for each in (tmp_path / "ctr").iterdir()} == {"1", "1.updates", "2", "2.updates", LOCKED}
+    assert {each.name for each in (tmp_path / "ctr").iterdir()} == {"1", "1.updates", "2", "2.updates", LOCKED, LAST}
 
 
 def test_three_workers_and_one_of_them_is_killed_while_it_publishes(whole, tmp_path):
@@ -122,7 +123,7 @@ def test_three_workers_and_one_of_them_is_killed_while_it_publishes(whole, tmp_p
     answers_as(tmp_path, whole[0], 1, 1)
     PublisherLock(folder).release()  # the next training that publishes deletes the half
     left = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
-    assert left == {LOCKED, "1.updates", "1.updates/1", *files_in_version(folder)}
+    assert left == {LOCKED, LAST, "1.updates", "1.updates/1", *files_in_version(folder)}
 
 
 def files_in_version(folder: Path) -> set[str]:

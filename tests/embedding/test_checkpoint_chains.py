@@ -50,6 +50,25 @@ def test_a_delta_is_smaller_and_names_what_it_follows(tmp_path):
     assert max(rows[step] for step in (6, 7, 8)) <= 12 < rows[5] < rows[9]
 
 
+@pytest.mark.parametrize("lost", [1, 2, 3, "replaced"])
+def test_a_save_follows_no_chain_that_was_deleted(tmp_path, lost):
+    """Nor one in which a file was replaced by another save of the same step."""
+    run = new_run()
+    with Checkpoints(tmp_path / "run", *run, every=1, full_every=10, keep=20) as checkpoints:
+        train_to(run, 3, checkpoints)
+        checkpoints.wait()
+        files = files_in(tmp_path / "run")
+        if lost == "replaced":
+            saved(tmp_path / "other", 2, full_every=10)
+            files[2].write_bytes(files_in(tmp_path / "other")[2].read_bytes())
+        else:
+            files[lost].unlink()
+        train_to(run, 5, checkpoints)
+    assert {step: kind for step, kind in kinds(tmp_path / "run").items() if step > 3} == {4: False, 5: True}
+    found, there = restored(tmp_path / "run")
+    assert found.step == 5 and not found.passed_over and there == content(run)
+
+
 def test_a_run_goes_on_in_its_chain(tmp_path):
     contents = saved(tmp_path, 9)
     run = new_run()

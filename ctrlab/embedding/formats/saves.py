@@ -170,6 +170,18 @@ def places_of(paths: Sequence[Path]) -> dict[str, Path]:
     return places
 
 
+def is_there(folder: Path, save: Save) -> bool:
+    """Whether the folder has a save and all saves that it builds on, by their ids. Only the files' metadata are read."""
+    try:
+        places = places_of([path for _, path in paths_in(folder)])
+        while save.number and save.id in places:
+            before = places[save.previous]
+            save = Save.from_metadata(read_metadata(before), before)
+    except (CtrlabError, KeyError):
+        return False
+    return save.id in places
+
+
 def open_save(path: Path, places: Mapping[str, Path], open_link: Callable[[Path], Link] = Link.open) -> list[Link]:
     """The chain of a save: its full save and all deltas up to this one.
 

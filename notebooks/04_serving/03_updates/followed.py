@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -78,12 +81,11 @@ class Followed:
         self.publisher.publish()
 
     def publish_to_no_disk(self) -> None:
-        """Publishes an update while there is no folder for it. The publisher says so."""
-        there, away = self.updates, self.folder / "away"
-        there.rename(away)
-        self._begin(full=False)
-        self.publisher.wait()
-        away.rename(there)
+        """Publishes an update while the disk is full. The publisher says so."""
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with mock.patch("ctrlab.serving.publishing.write_update", side_effect=full):
+            self._begin(full=False)
+            self.publisher.wait()
 
     def publish_with_a_gap(self, learn: Callable[[], object]) -> tuple[dict, dict]:
         """Publishes a version with three updates, with steps between them, while no processor looks, and hides the first
