@@ -1,6 +1,7 @@
 """The live page of a server: it moves with the answers, keeps its token to itself and asks nobody else."""
 
 import threading
+from importlib import resources
 
 import pytest
 from serve_command import TOKEN, Server
@@ -66,3 +67,15 @@ def test_a_token_behind_the_address_stays_in_the_browser(loaded, page):
     page.goto(f"http://127.0.0.1:{loaded.port}/dashboard#{TOKEN}")
     page.locator("#rate path[d*=L]").wait_for()
     assert TOKEN not in page.url and all(TOKEN not in url.split("#")[0] for url in asked)
+
+
+def test_a_rate_goes_on_when_series_of_unloaded_versions_end(page):
+    page.set_content(resources.files("ctrlab.server").joinpath("dashboard.html").read_text())
+    found = page.evaluate(
+        """() => {
+          const look = (at, counts) => ({at, samples: Object.entries(counts).map(([version, value]) =>
+            ({name: "ctrlab_request_seconds_count", labels: {model: "ctr", version}, value}))});
+          return rate(look(0, {1: 9000, 2: 10}), look(2, {2: 30, 3: 6}), "ctrlab_request_seconds_count", {model: "ctr"});
+        }"""
+    )
+    assert found == (30 - 10 + 6) / 2
