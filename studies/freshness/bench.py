@@ -11,7 +11,6 @@ All parts run on this machine, as a user would run them: two commands, and the j
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import math
 import os
@@ -38,6 +37,8 @@ from ctrlab.data.join import join, read_parquet
 from ctrlab.data.labels import KEYS, REQUEST, ROW, TIME
 from ctrlab.data.outputs import Replacement
 from ctrlab.errors import CtrlabError
+from ctrlab.load.client import Target, post
+from ctrlab.load.connection import Connection
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models import MODELS
 from ctrlab.serving import read_manifest
@@ -141,7 +142,7 @@ class _Client:
 
     def __init__(self, files: data.DataFiles, place: Path, setting: LoopTimes, port: int):
         self._place, self._setting = place, setting
-        self._server = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._server = Connection(Target("127.0.0.1", port), timeout=60)
         self._batches = files.read_test(setting.rows, drop_remainder=True, epochs=-1)
         self._inputs = read_manifest(place / "models" / "ctr" / "1").inputs
         self._names = [label.name for label in files.schema.labels]
@@ -176,21 +177,16 @@ class _Client:
         tensors = {name: tensor.numpy() for name, tensor in to_tensors(features, self._inputs, None).items()}
         plain = {name: values.astype(str) if values.dtype == object else values for name, values in tensors.items()}
         plain = {name: values.tolist() for name, values in plain.items()}
-        status, headers, body = self._get("POST", "/v1/models/ctr:predict", json.dumps({"inputs": plain}))
-        if status != 200:
-            raise CtrlabError(f"A request was refused: {body.decode()[:500]}")
+        answer = self._server.answer(post("/v1/models/ctr:predict", json.dumps({"inputs": plain}).encode(), TOKEN))
+        if answer.status != 200:
+            raise CtrlabError(f"A request was refused: {answer.body.decode()[:500]}")
         answered = time.time()
-        metrics = dict(GAUGES.findall(self._get("GET", "/metrics")[2].decode()))
-        of_answer = float(headers["x-model-version"]), float(headers["x-model-update"])
+        metrics = dict(GAUGES.findall(self._server.ask("GET", "/metrics", token=TOKEN).body.decode()))
+        of_answer = float(answer.headers[b"x-model-version"]), float(answer.headers[b"x-model-update"])
         if (float(metrics["version"]), float(metrics["update"])) == of_answer:
             self.answers.append((answered, int(float(metrics["training_step"]))))
         self.requests += 1
-        return headers["x-request-id"]
-
-    def _get(self, method: str, path: str, body: str | None = None) -> tuple[int, dict[str, str], bytes]:
-        self._server.request(method, path, body, {"Authorization": f"Bearer {TOKEN}"})
-        answer = self._server.getresponse()
-        return answer.status, dict(answer.getheaders()), answer.read()
+        return answer.headers[b"x-request-id"].decode()
 
     def _write(self, rows: list[tuple], number: int) -> None:
         columns = list(zip(*rows))

@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -143,13 +142,11 @@ def throughput(model: Exported, seconds: float, rounds: int) -> tuple[tuple[int,
 
 def open_loop(ask: Ask, rate: float, seconds: float, seed: int) -> float:
     """The 99th percentile of the seconds from a request's due time to its answer, for one caller."""
-    due = arrivals.poisson(rate, seconds, seed)
-    took, start = np.empty(len(due)), now()
-    for i, at in enumerate(due):
-        time.sleep(max(0.0, start + at - now()))
+    took = []
+    for _, due in arrivals.paced(arrivals.poisson(rate, seconds, seed)):
         ask()
-        took[i] = now() - start - at
-    return float(np.quantile(took, 0.99)) if len(took) else 0.0
+        took.append(now() - due)
+    return float(np.quantile(took, 0.99)) if took else 0.0
 
 
 def _rate(ask: Ask) -> float:
