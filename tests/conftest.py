@@ -13,6 +13,7 @@ os.environ.setdefault("CTRLAB_PROFILE", "tiny")
 import pytest
 
 from tests import forked
+from tests.few_columns import few
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +40,19 @@ def small_batches(tmp_path_factory):
             data.write(tables, schema, path, "parquet", progress=False)
             made[name] = schema, list(data.read(path, schema, batch_size=64))
         return made[name]
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def few_batches(small_batches):
+    """`few_batches(data set)` -> what `small_batches` gives, with some columns of each kind."""
+
+    def of(name: str):
+        schema, batches = small_batches(name)
+        schema = few(schema)
+        names = [column.name for column in schema.features]
+        return schema, [({name: features[name] for name in names}, labels) for features, labels in batches]
 
     return of
 

@@ -28,44 +28,39 @@ SEEN_GRADIENT, SEEN_MOVE = 0.01, 0.1
 
 
 class Trained:
-    """A model with its step, and what it answers from a state: loss, logits, gradients, and the moves of one step."""
+    """A model, and what it answers from a state: loss, logits, gradients, and the moves of one step. All come from one trace."""
 
     def __init__(self, model):
-        from ctrlab.training import make_optimizer, train_step
+        from ctrlab.training import make_optimizer
 
         self.model, self.optimizer = model, make_optimizer(model)
-        self.step, self.answer = train_step(model, self.optimizer), equality.answers(model)
+        self.answer = equality.answers_and_moves(model, self.optimizer)
 
     def answers_from(self, state, batch):
-        from ctrlab.training import set_state
+        return self.answer(state, *batch)
 
-        set_state(state, self.model, self.optimizer)
-        stepped = equality.after_step(self.model, self.optimizer, self.step, *batch)
-        return self.answer(*batch) | equality.moves(state, stepped)
+    def state(self):
+        from ctrlab.training import get_state
+
+        return get_state(self.model, self.optimizer)
 
 
 @pytest.fixture(scope="module")
-def baselines(small_batches):
+def baselines(small_batches, few_batches):
     """`baselines(model, whole)` -> (schema, [(state, batch, the answers, tolerances)] of the baseline after 0, 3, 10 steps), made
     on first use."""
     from ctrlab.model_names import DATA_SETS
     from ctrlab.models import build
-    from ctrlab.training import get_state
 
     @functools.cache
     def of(name, whole):
-        schema, batches = small_batches(DATA_SETS[name])
-        if not whole:
-            schema = few(schema)
-            names = [column.name for column in schema.features]
-            batches = [({name: features[name] for name in names}, labels) for features, labels in batches]
+        schema, batches = (small_batches if whole else few_batches)(DATA_SETS[name])
         baseline = Trained(build(name, schema))
-        states = []
-        for number in range(max(STEPS) + 1):
-            if number in STEPS:
-                states.append(get_state(baseline.model, baseline.optimizer))
-            baseline.step(*batches[number % len(batches)])
-        return schema, [(state, *determined(baseline, state, batches)) for state in states]
+        states = [baseline.state()]
+        for number in range(max(STEPS)):
+            baseline.answers_from(states[-1], batches[number % len(batches)])
+            states.append(baseline.state())
+        return schema, [(states[steps], *determined(baseline, states[steps], batches)) for steps in STEPS]
 
     return of
 

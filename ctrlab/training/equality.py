@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from ctrlab.errors import CtrlabError
 from ctrlab.training.state import get_state, set_state
-from ctrlab.training.step import gradients_of
+from ctrlab.training.step import gradients_of, untraced_step
 
 TOLERANCE = 1e-5  # float32 rounds at 6e-8; summing a batch in another order changes results by about 1e-6
 # A step is the difference of two float32 weights: weights of .25 that move by .001 round it at 1.5e-5.
@@ -58,8 +58,7 @@ def answers(model) -> Callable:
 
     @tf.function
     def compute(features, labels):
-        loss, logits, gradients = gradients_of(model, features, labels)
-        return loss, logits, [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+        return _dense(*gradients_of(model, features, labels))
 
     def answer(features, labels) -> dict[str, np.ndarray]:
         before = [v.numpy() for v in model.non_trainable_variables]  # a training-mode pass changes batch norm's statistics
@@ -68,11 +67,37 @@ def answers(model) -> Callable:
         finally:
             for v, value in zip(model.non_trainable_variables, before):
                 v.assign(value)
-        named = zip(model.trainable_variables, gradients)
-        found = {f"gradient/{v.path}": g.numpy() for v, g in named if g is not None}
-        return {"loss": loss.numpy(), "logits": logits.numpy()} | found
+        return _named(model, loss, logits, gradients)
 
     return answer
+
+
+def answers_and_moves(model, optimizer) -> Callable:
+    """Returns `(state, features, labels) -> {"loss", "logits", "gradient/<variable>", "step of <variable or slot>"}`: of one
+    training step from a state, see `get_state`, and its `moves`. Model and optimizer are left as after the step.
+    """
+    step = untraced_step(model, optimizer)
+
+    @tf.function(autograph=False)
+    def compute(features, labels):
+        return _dense(*step(features, labels))
+
+    def answer(state, features, labels) -> dict[str, np.ndarray]:
+        set_state(state, model, optimizer)
+        found = _named(model, *compute(features, labels))
+        return found | moves(state, get_state(model, optimizer))
+
+    return answer
+
+
+def _dense(loss, logits, gradients) -> tuple:
+    return loss, logits, [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+
+
+def _named(model, loss, logits, gradients) -> dict[str, np.ndarray]:
+    named = zip(model.trainable_variables, gradients)
+    found = {f"gradient/{v.path}": g.numpy() for v, g in named if g is not None}
+    return {"loss": loss.numpy(), "logits": logits.numpy()} | found
 
 
 def rounded_randomly(state: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
@@ -121,15 +146,6 @@ def determined(
                 )
             tolerances[key] = max(tolerances[key], ROUNDINGS * moved)
     return tolerances
-
-
-def after_step(model, optimizer, step, features, labels) -> dict[str, np.ndarray]:
-    """Every variable and slot after one step from the current state; the state is restored."""
-    before = get_state(model, optimizer)
-    step(features, labels)
-    after = get_state(model, optimizer)
-    set_state(before, model, optimizer)
-    return after
 
 
 def moves(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -65,21 +65,55 @@ def train_step(model, optimizer, workers: Group = ALONE) -> Callable:
         InvalidArgumentError, in a step: the loss, a gradient, a moving statistic or the learning rate is not finite; labels that
             are not in [0, 1].
     """
+    whole = untraced_step(model, optimizer, workers)
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def step(features, labels):
+        return whole(features, labels)[0]
+
+    return step
+
+
+def untraced_step(model, optimizer, workers: Group = ALONE) -> Callable:
+    """The step of `train_step` as `(features, labels) -> (loss, logits, gradients)`, for a tf.function that returns all of them.
+
+    The gradients are those of the scaled loss over the whole batch, in the order of `model.trainable_variables`.
+    """
     if not optimizer.built:
         optimizer.build(model.trainable_variables)
     together = workers.program()
 
-    @tf.function(autograph=False, reduce_retracing=True)
     def step(features, labels):
         with together(labels), held.step(optimizer) as forward:
             call = functools.partial(forward.call, model, model)
-            loss, _, gradients = gradients_of(
+            loss, logits, gradients = gradients_of(
                 model, features, labels, lambda loss: optimizer.scale_loss(forward.checked(loss)), call
             )
-            optimizer.apply(whole_batch.reduced(gradients, model.trainable_variables), model.trainable_variables)
-            return whole_batch.total(loss)
+            gradients = whole_batch.reduced(gradients, model.trainable_variables)
+            optimizer.apply(gradients, model.trainable_variables)
+            return whole_batch.total(loss), logits, gradients
 
     return step
+
+
+def kept_predict_step(model) -> Callable:
+    """The `predict_step` of an earlier call for this model, so that nothing is traced again; it is kept in the model, and freed
+    with it. If rungs, embeddings, columns or layers have changed, it is another one.
+
+    For one of the six models it has a trace for batches of any size.
+    """
+    made_of = (
+        *(getattr(model, name, None) for name in ("rungs", "input_schema")),
+        dict(getattr(model, "choices", {})),
+        model.layers,
+    )
+    kept = vars(model).get("_predicts_by")
+    if kept is None or kept[1] != made_of:
+        kept = predict_step(model), made_of
+        if hasattr(model, "input_signature"):
+            kept[0].get_concrete_function(model.input_signature())
+        vars(model)["_predicts_by"] = kept  # not by setattr: Keras would track what is in it
+    return kept[0]
 
 
 def predict_step(model, workers: Group = ALONE) -> Callable:

@@ -1,6 +1,7 @@
 """A gate sees an op that ignores one of its weights, however little the loss moves; and what only rounds it lets through."""
 
 import dataclasses
+import functools
 import re
 
 import numpy as np
@@ -14,7 +15,7 @@ from ctrlab.model_names import DATA_SETS
 from ctrlab.models import build
 from ctrlab.ops import attention, batch_norm, dot_interaction, experts, gru, indicator, lookup, pointwise
 from ctrlab.ops.parsing import ids, numbers
-from ctrlab.training import get_state
+from ctrlab.training import equality, get_state
 
 # Model, rung, the module of the op that the rung replaces, and what it is called there.
 REPLACED = [
@@ -27,6 +28,14 @@ REPLACED = [
     ("din", "all", pointwise, "OP"),
 ]
 named = pytest.mark.parametrize("name, rung, module, op", REPLACED, ids=[rung for _, rung, *_ in REPLACED])
+
+
+@pytest.fixture(scope="module")
+def baseline(few_batches):
+    """`baseline(model)` -> the model without rungs, made and traced once: a gate gives each model its weights back."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(equality, "answers", functools.cache(equality.answers))
+        yield functools.cache(lambda name: build(name, few_batches(DATA_SETS[name])[0]))
 
 
 def weights_of(arguments) -> list[int]:
@@ -49,14 +58,14 @@ def ignoring(fused, which: int, seen: list):
 
 @named
 @pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
-def test_an_op_that_ignores_a_weight_is_refused(small_batches, monkeypatch, name, rung, module, op, which):
-    schema, batches = small_batches(DATA_SETS[name])
-    baseline, seen = build(name, schema), []
+def test_an_op_that_ignores_a_weight_is_refused(few_batches, baseline, monkeypatch, name, rung, module, op, which):
+    schema, batches = few_batches(DATA_SETS[name])
+    seen = []
     right = getattr(module, op)
     monkeypatch.setattr(module, op, dataclasses.replace(right, fused=ignoring(right.fused, which, seen)))
     wrong = build(name, schema, rung)
     with pytest.raises(CheckFailed, match="same gradients") as refused:
-        gate.same_answers({"none": baseline, rung: wrong}, batches[0])
+        gate.same_answers({"none": baseline(name), rung: wrong}, batches[0])
     assert max(seen) > 0 and "use each of its weights" in refused.value.next_step
 
 
@@ -87,13 +96,13 @@ IGNORES = {
 
 
 @pytest.mark.parametrize("case", IGNORES)
-def test_an_op_that_ignores_an_input_is_refused(small_batches, monkeypatch, case):
-    schema, batches = small_batches(DATA_SETS["dlrm"])
+def test_an_op_that_ignores_an_input_is_refused(few_batches, baseline, monkeypatch, case):
+    schema, batches = few_batches(DATA_SETS["dlrm"])
     module, wrong = IGNORES[case]
     monkeypatch.setattr(module, "OP", dataclasses.replace(module.OP, fused=wrong(module.OP.fused)))
     rung = case.partition(",")[0]
     with pytest.raises(CheckFailed, match="same gradients"):
-        gate.same_answers({"none": build("dlrm", schema), rung: build("dlrm", schema, rung)}, batches[0])
+        gate.same_answers({"none": baseline("dlrm"), rung: build("dlrm", schema, rung)}, batches[0])
 
 
 def test_the_gates_that_compare_models_are_all_tried():
@@ -107,36 +116,35 @@ def test_the_gates_that_compare_models_are_all_tried():
 
 
 @named
-def test_the_right_op_passes_and_all_keep_their_weights(small_batches, name, rung, module, op):
-    schema, batches = small_batches(DATA_SETS[name])
-    models = {"none": build(name, schema), rung: build(name, schema, rung)}
+def test_the_right_op_passes_and_all_keep_their_weights(few_batches, baseline, name, rung, module, op):
+    schema, batches = few_batches(DATA_SETS[name])
+    models = {"none": baseline(name), rung: build(name, schema, rung)}
     before = {n: get_state(model) for n, model in models.items()}
     assert gate.same_answers(models, batches[0]) >= 2 + len(models["none"].trainable_variables)
     for n, model in models.items():
         assert all((value == before[n][key]).all() for key, value in get_state(model).items())
 
 
-def test_nothing_is_held_to_answers_that_are_no_numbers(small_batches):
-    schema, batches = small_batches(DATA_SETS["deepfm"])
+def test_nothing_is_held_to_answers_that_are_no_numbers(few_batches):
+    schema, batches = few_batches(DATA_SETS["deepfm"])
     baseline, fast = build("deepfm", schema), build("deepfm", schema, "indicator")
     baseline.trainable_variables[0].assign(tf.fill(baseline.trainable_variables[0].shape, np.nan))
     with pytest.raises(CtrlabError, match=r"the baseline's .* numbers that are not"):
         gate.same_answers({"none": baseline, "indicator": fast}, batches[0])
 
 
-def test_a_model_that_raises_keeps_its_weights(small_batches, monkeypatch):
+def test_a_model_that_raises_keeps_its_weights(few_batches, baseline, monkeypatch):
     def broken(*arguments):
         raise RuntimeError("broken")
 
-    schema, batches = small_batches(DATA_SETS["deepfm"])
-    baseline = build("deepfm", schema)
+    schema, batches = few_batches(DATA_SETS["deepfm"])
     monkeypatch.setattr(indicator, "OP", dataclasses.replace(indicator.OP, fused=broken))
     fast = build("deepfm", schema, "indicator")
     for v in fast.trainable_variables:
         v.assign(v + 1.0)
     before = get_state(fast)
     with pytest.raises(RuntimeError, match="broken"):
-        gate.same_answers({"none": baseline, "indicator": fast}, batches[0])
+        gate.same_answers({"none": baseline("deepfm"), "indicator": fast}, batches[0])
     assert all((value == before[key]).all() for key, value in get_state(fast).items())
 
 
