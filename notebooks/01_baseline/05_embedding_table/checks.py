@@ -9,8 +9,8 @@ import numpy as np
 from ctrlab.lessons.exercise import Close, Exercise, Number
 from ctrlab.lessons.limits import NoLoop, Peak
 
-MANY = 2_000
-MOST_STEPS = 400  # of the interpreter, lines and calls
+MANY = 20_000
+MOST_STEPS = 5_000  # of the interpreter, lines and calls, those of NumPy and pandas included
 MOST_BYTES = 40  # per number of the gradients, at the peak: some copies; [u, n] and [V, D] have far more
 
 
@@ -101,9 +101,9 @@ CHECKS = {
             NoLoop("ids", many=MANY, most=MOST_STEPS, on=lambda rng: of_many(rng, 20 * MANY)),
             Peak(
                 "nothing is made that has a line per row of the table, or a column per read",
-                f"{MANY:,} reads of a table of {1_000 * MANY:,} rows",
+                f"{MANY:,} reads of a table of {100 * MANY:,} rows",
                 most=MOST_BYTES * MANY * 8,
-                on=lambda rng: of_many(rng, 1_000 * MANY),
+                on=lambda rng: of_many(rng, 100 * MANY),
                 next_step="make sums for the rows that were read only, [u, D]",
             ),
         ],

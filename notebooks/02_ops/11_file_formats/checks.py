@@ -120,9 +120,9 @@ CHECKS = {
         ),
         limits=[
             Peak(
-                "new memory for the row splits and one copy of the ids at most, no list in Python",
+                "whole arrays, and no list in Python, which holds an object per id",
                 f"{IDS:,} ids",
-                most=2 * 4 * IDS,
+                most=28 * IDS,
                 on=many_ids,
                 next_step="to_pylist() makes an object of every id; work on whole arrays",
             )
