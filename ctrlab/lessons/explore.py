@@ -18,6 +18,7 @@ from ctrlab.profiling.charts.style import figure, log_ticks, logarithmic
 
 CHOSEN = "chosen"
 LOGARITHMIC = ("", "x", "y", "xy")
+LOOKS = ("log", "title", "how")
 APART = 0.07
 """The least distance of two numbers in a chart, as a fraction of its height."""
 

@@ -11,14 +11,14 @@ Its tables are `ctrlab.embedding.reference.ReferenceTable`: the definition of an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from ctrlab.embedding.initial_values import initial_values
 from ctrlab.embedding.options import Initializer, Options
-from ctrlab.embedding.reference import ReferenceTable, Row
+from ctrlab.embedding.reference import ReferenceTable
 from ctrlab.embedding.table_state import TableState
 from ctrlab.ops.sparse_update import Rule
 
@@ -97,32 +97,6 @@ class FactorizationMachine:
         total = vectors.sum(0)  # [B, D]
         pairs = 0.5 * (np.square(total) - np.square(vectors).sum(0)).sum(1)  # [B]
         return self.bias + weights.sum(0) + pairs, total
-
-
-class EvictedBy(FactorizationMachine):
-    """The model with eviction by a given function instead of the definition. Its tables evict by age and admit every key.
-
-    Args:
-        function: (arrays with a row per key by name, step, steps_to_live) -> (the arrays that are left, the removed keys).
-    """
-
-    def __init__(self, function: Callable[[dict, int, int], tuple[dict, np.ndarray]], *args, **options):
-        super().__init__(*args, **options)
-        self._function = function
-
-    def evict(self) -> int:
-        before = self.rows()
-        for table in self.tables.values():
-            state = table.state()
-            arrays = {"keys": state.keys, "values": state.values, **state.slots}
-            arrays |= {"frequencies": state.frequencies, "steps": state.steps}
-            left, gone = self._function(arrays, self.steps, table.options.eviction.steps_to_live)
-            table.rows = {
-                key: Row(left["values"][i], {name: left[name][i] for name in state.slots}, int(count), int(step))
-                for i, (key, count, step) in enumerate(zip(left["keys"].tolist(), left["frequencies"], left["steps"]))
-            }
-            table.touched.update(gone.tolist())
-        return before - self.rows()
 
 
 def train(model: FactorizationMachine, batches: Iterable[Batch], evict_every: int = 0) -> list[float]:

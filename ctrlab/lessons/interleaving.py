@@ -4,12 +4,11 @@ time. A thread runs until its next point: it takes or leaves a `Condition`, wait
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
 from ctrlab.lessons.check import OURS
 
@@ -214,27 +213,3 @@ class Condition:
         if self._owner is not me:
             raise RuntimeError(f"cannot {what} a condition that is not held: write `with self.condition:` around it")
         return me
-
-
-def every_order(run: Callable[[Callable[[Sequence[str]], str]], None]) -> Iterator[int]:
-    """Calls `run(choose)` once for each order of its threads, and yields after each; `choose(names)` returns the thread that
-    runs next.
-    """
-    decided: list[int] = []  # which of those who could go went
-    options: list[int] = []  # how many there were
-
-    def choose(names: Sequence[str]) -> str:
-        place = decided[len(options)] if len(options) < len(decided) else 0
-        options.append(len(names))
-        return names[place]
-
-    for count in itertools.count(1):
-        options.clear()
-        run(choose)
-        yield count
-        decided += [0] * (len(options) - len(decided))
-        while decided and decided[-1] + 1 == options[len(decided) - 1]:
-            decided.pop()
-        if not decided:
-            return
-        decided[-1] += 1

@@ -197,28 +197,19 @@ class Lab:
 
         display(figures.of_lesson(self.lesson, name))
 
-    def explore(
-        self,
-        draw: Callable[..., Mapping[str, float]],
-        *,
-        x: str,
-        y: str,
-        log: str = "",
-        title: str = "",
-        how: str = "calculated",
-        **choices: Sequence,
-    ) -> None:
-        """Show sliders that redraw a plot. `ctrlab.lessons.explore.Explorer` has the details.
+    def explore(self, draw: Callable[..., Mapping[str, float]], *, x: str, y: str, **options) -> None:
+        """Show sliders that redraw a plot: `V=[1, 10]` is a choice. `ctrlab.lessons.explore.Explorer` has the details.
 
         Raises:
             Unanswered: the drawn function calls a stub.
         """
         from IPython.display import display
 
-        from ctrlab.lessons.explore import Explorer
+        from ctrlab.lessons.explore import LOOKS, Explorer
 
+        looks = {name: options.pop(name) for name in LOOKS if name in options}
         with checking.stub_in_a_line():
-            explorer = Explorer(draw, choices, x=x, y=y, log=log, title=title, how=how)
+            explorer = Explorer(draw, options, x=x, y=y, **looks)
         display(explorer)
 
     def source(self, thing) -> None:

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from ctrlab.lessons.topics.eviction.checks import evict
+from ctrlab.lessons.topics.eviction.evicted_by import EvictedBy
 
 from ctrlab.embedding.options import CounterFilter, GlobalStepEviction, Options
 from ctrlab.lessons.compiled_machine import CompiledMachine
-from ctrlab.lessons.factorization import EvictedBy, FactorizationMachine, auc, train
+from ctrlab.lessons.factorization import FactorizationMachine, auc, train
 
 COLUMNS = ("a", "b", "c")
 

@@ -6,8 +6,9 @@ import sys
 import threading
 
 import pytest
+from ctrlab.lessons.topics.updates.orders import every_order
 
-from ctrlab.lessons.interleaving import LOOKS, Stuck, Threads, _Thread, every_order
+from ctrlab.lessons.interleaving import LOOKS, Stuck, Threads, _Thread
 
 
 def orders(bodies):

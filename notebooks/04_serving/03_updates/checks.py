@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
+from ctrlab.lessons.topics.updates.orders import every_order
 
 from ctrlab.lessons.check import CheckFailed, call, parts
-from ctrlab.lessons.interleaving import Condition, Stuck, Threads, every_order
+from ctrlab.lessons.interleaving import Condition, Stuck, Threads
 from ctrlab.lessons.interpreter import peak_of
 from ctrlab.lessons.limits import stated
 
