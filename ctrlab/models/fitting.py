@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from ctrlab.data import explained
-from ctrlab.models import held
+from ctrlab.models import given, held
 from ctrlab.models import labels as rules
 from ctrlab.ops.refusals import one_sentence
 
@@ -39,7 +39,8 @@ class Fitted:
 
     def _checked(self, data):
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
-        return x, rules.valid(rules.shaped(y, self.tasks)), weights
+        labels = rules.valid(rules.shaped(y, self.tasks))
+        return x, labels, None if weights is None else rules.weights(weights, labels)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         loss = super().compute_loss(x, self._labels(y, y_pred), y_pred, sample_weight, training)
@@ -52,15 +53,20 @@ class Fitted:
         return rules.of_rows(rules.shaped(y, self.tasks), y_pred)
 
     @functools.wraps(keras.Model.fit)
-    def fit(self, x=None, *args, **kwargs):
-        if isinstance(x, tf.data.Dataset) and len(args) < 8:
-            kwargs.setdefault("shuffle", False)  # the default, True, does nothing with a Dataset but warn
-        return super().fit(x, *args, **kwargs)
+    def fit(self, *args, **kwargs):
+        arguments = given.checked(keras.Model.fit, self, args, kwargs)
+        if isinstance(arguments["x"], tf.data.Dataset):
+            arguments.setdefault("shuffle", False)  # the default, True, does nothing with a Dataset but warn
+        return super().fit(**arguments)
+
+    @functools.wraps(keras.Model.evaluate)
+    def evaluate(self, *args, **kwargs):
+        return super().evaluate(**given.checked(keras.Model.evaluate, self, args, kwargs))
 
     @functools.wraps(keras.Model.predict)
     def predict(self, *args, **kwargs):
         with explained(), one_sentence():  # it reads the data itself, unlike `fit`
-            return super().predict(*args, **kwargs)
+            return super().predict(**given.checked(keras.Model.predict, self, args, kwargs))
 
     @functools.wraps(keras.Model.predict_on_batch)
     def predict_on_batch(self, *args, **kwargs):
@@ -68,10 +74,21 @@ class Fitted:
             return super().predict_on_batch(*args, **kwargs)
 
     def make_train_function(self, force=False):
+        self._build_for_steps()
         made = self.train_function
         super().make_train_function(force)
         if self.train_function is not made:
             self.train_function = _in_sentences(self.train_function)
+
+    def _build_for_steps(self) -> None:
+        """Makes the variables of the optimizer and of metrics before a step is traced: if its first trace fails, or its first
+        batch is refused, those that are made inside are of no use, and each later `fit` fails.
+        """
+        if not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        if self._compile_metrics is not None and not self._compile_metrics.built:
+            nothing = tf.zeros([1, len(self.tasks)])  # [1, K]
+            self._compile_metrics.build(nothing, nothing)
 
     def make_test_function(self, force=False):
         made = self.test_function

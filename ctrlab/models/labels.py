@@ -58,6 +58,37 @@ def valid(labels: tf.Tensor) -> tf.Tensor:
         return tf.identity(labels)
 
 
+def weights(given, labels: tf.Tensor | None = None) -> tf.Tensor:
+    """Sample weights as float32 [B], after these checks; with `labels`, [B, K], there are as many of them.
+
+    Raises:
+        BadData: another shape or type, or a negative, infinite or missing weight. InvalidArgumentError: the same, if it is only
+            known when the step runs.
+    """
+    rule = "Sample weights must be finite numbers [B], not negative, one for each row; nothing was changed; received"
+    try:
+        found = tf.convert_to_tensor(given)
+    except (TypeError, ValueError):
+        raise BadData(f"{rule} {type(given).__name__}: pass one array.") from None
+    if not (found.dtype.is_floating or found.dtype.is_integer or found.dtype.is_bool):
+        raise BadData(f"{rule} {found.dtype.name}.")
+    if not found.shape.is_compatible_with([None] if labels is None else labels.shape[:1]):
+        raise BadData(f"{rule} the shape {_words(found.shape)}" + ("." if labels is None else f" for {labels.shape[0]} rows."))
+    found = tf.cast(found, tf.float32)
+    shape, rows = tf.shape(found), tf.shape(found)[:1] if labels is None else tf.shape(labels)[:1]
+    bad = tf.boolean_mask(tf.reshape(found, [-1]), tf.reshape(~(tf.math.is_finite(found) & (found >= 0)), [-1]))
+    checks = [
+        tf.raw_ops.Assert(condition=_equal(shape, rows), data=[f"{rule} the shape", shape, "for the rows", rows]),
+        tf.raw_ops.Assert(condition=tf.equal(tf.size(bad), 0), data=[rule, bad[:3]]),
+    ]
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        return tf.reshape(found, [-1])
+
+
+def _equal(shape: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    return tf.equal(tf.size(shape), tf.size(other)) & tf.reduce_all(tf.equal(shape, other))
+
+
 def of_rows(labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     """`labels`, float32 [B, K], after a check that there are as many of them as rows in `outputs`, [B, K].
 

@@ -19,7 +19,7 @@ from ctrlab.training.group import ALONE, Group
 from ctrlab.training.metrics import auc, calibration, gauc, log_loss
 from ctrlab.training.optimizers import make_optimizer
 from ctrlab.training.several import TOGETHER, SeveralSteps
-from ctrlab.training.step import predict_step, train_step
+from ctrlab.training.step import kept_predict_step, predict_step, train_step
 from ctrlab.training.task_auc import aucs
 
 SHUFFLE_ROWS = 20_000
@@ -135,13 +135,14 @@ def evaluate(model, batches: Iterable, predict: Callable | None = None, workers:
     Args:
         model: one of the six, or any Keras model that gives logits [B, K]. Its tasks are named "label", or "label_0" and so on,
             and there is no GAUC.
-        predict: a function from an earlier `predict_step`, so that a second call needs no new trace.
+        predict: the result of a `predict_step`; by default one that is kept in the model, so that a second call needs no new
+            trace.
         workers: as in `train_step`, if each of several workers has a part of the examples; all get the same result.
     Raises:
         BadData: there was no batch, an example could not be read, labels are not as `ctrlab.models.labels` says, or a
             probability was not finite. CtrlabError: an embedding variable refused a lookup because of its storage.
     """
-    predict = predict or predict_step(model, workers)
+    predict = predict or (kept_predict_step(model) if workers is ALONE else predict_step(model, workers))
     pairs, users = [], []
     with explained(), one_sentence():
         for features, labels in map(_pair, batches):

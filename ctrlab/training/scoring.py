@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from ctrlab.errors import BadData, CtrlabError
 from ctrlab.models.base import CTRModel
 from ctrlab.ops.refusals import one_sentence
 from ctrlab.schema import frames
-from ctrlab.training.step import predict_step
+from ctrlab.training.step import kept_predict_step
 
 
 def score(model, table, batch_size: int | None = None) -> np.ndarray:
@@ -48,7 +47,8 @@ def score(model, table, batch_size: int | None = None) -> np.ndarray:
     columns = tuple(model.input_schema[name] for name in model.input_signature())
     schema = dataclasses.replace(model.input_schema, columns=columns, wide=(), user="")
     rows = conform(frames.table(table, schema), schema, frames.named(table, "The table to score"))
-    predict, found, size = _traced(model), [np.zeros((0, len(model.tasks)), np.float32)], batch_size or model.hyper.batch_size
+    predict, size = kept_predict_step(model), batch_size or model.hyper.batch_size
+    found = [np.zeros((0, len(model.tasks)), np.float32)]
     with explained(), one_sentence():
         for start in range(0, len(rows), size):
             found.append(predict(features_of(rows.slice(start, size), schema)).numpy())
@@ -56,23 +56,3 @@ def score(model, table, batch_size: int | None = None) -> np.ndarray:
     if not np.all(np.isfinite(p)):
         raise BadData(f"Probabilities must be finite; {model.name} gave some that are not. Lower the learning rate.")
     return p
-
-
-@dataclasses.dataclass(frozen=True)
-class _Traced:
-    """A model's predict step, and the parts of the model with which it was traced."""
-
-    step: Callable
-    made_of: tuple
-
-
-def _traced(model: CTRModel) -> Callable:
-    """The model's predict step for batches of any size. It is kept in the model, and freed with it. If rungs, embeddings,
-    columns or layers change, another step is traced.
-    """
-    made_of = model.rungs, dict(model.choices), model.input_schema, list(model.layers)
-    kept = vars(model).get("_scores_by")
-    if kept is None or kept.made_of != made_of:
-        kept = _Traced(predict_step(model).get_concrete_function(model.input_signature()), made_of)
-        vars(model)["_scores_by"] = kept  # not by setattr: Keras would track what is in it
-    return kept.step

@@ -15,7 +15,7 @@ from ctrlab.errors import BadData, CtrlabError
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models.deepfm import DeepFM
 from ctrlab.schema import Categorical, Label, MultiHot, Numeric, NumericList, Schema
-from ctrlab.training import predict_step, score, scoring
+from ctrlab.training import compile_model, evaluate, predict_step, score, scoring
 
 ROWS = 150
 
@@ -123,6 +123,18 @@ def test_scoring_computes_as_many_rows_at_once_as_training(monkeypatch):
     rows = pd.concat([frame()] * 250, ignore_index=True)
     assert score(model, rows).shape == (len(rows), 1)
     assert given == [512, 512, len(rows) - 1024]
+
+
+def test_evaluation_and_scores_share_what_was_traced(traces, tmp_path):
+    model = compile_model(ctrlab.build("deepfm", OWN))
+    data.write(frame().assign(click=[0, 1, 0, 1, 0]), OWN, tmp_path / "rows.parquet", progress=False)
+    for passed in range(2):
+        for rows, size in ((5, 4), (1, 2), (3, 5)):
+            assert score(model, frame()[:rows]).shape == (rows, 1)
+            assert evaluate(model, data.read(tmp_path / "rows.parquet", OWN, batch_size=size)).rows == 5
+            assert passed or size == 5 or len(traces) == 1
+        model.fit(data.read(tmp_path / "rows.parquet", OWN, batch_size=4), verbose=0)
+        assert len(traces) == 2  # one of them is that of `fit`
 
 
 def test_another_model_is_traced_anew(traces):

@@ -1,0 +1,145 @@
+"""What `fit`, `evaluate` and `predict` of our models refuse: one sentence each, and the model goes on after it."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+import ctrlab
+from ctrlab.errors import BadData
+from ctrlab.schema import Categorical, Label, MultiHot, Numeric, Schema
+from ctrlab.training import compile_model
+
+SCHEMA = Schema("own", (Categorical("user", buckets=50), Numeric("age"), Label("click")))
+ROWS = 8
+X = {"user": tf.constant([f"u{i}" for i in range(ROWS)]), "age": tf.range(ROWS, dtype=tf.float32)}
+Y = np.arange(ROWS) % 2
+FRAME = pd.DataFrame({"user": [f"u{i}" for i in range(ROWS)], "age": np.arange(ROWS, dtype=np.float32), "click": Y})
+ONES = np.ones(ROWS)
+OTHER = pd.Series(ONES, index=range(1, ROWS + 1))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return compile_model(ctrlab.build("wdl", SCHEMA, size="small"))
+
+
+def fit(model, x=X, y=Y, **options):
+    return model.fit(x, y, batch_size=4, verbose=0, **options)
+
+
+def refused(act, said):
+    with pytest.raises(BadData, match=said) as caught:
+        act()
+    assert len(str(caught.value).splitlines()) == 1 and str(caught.value).endswith(".")
+
+
+@pytest.mark.parametrize("table", [FRAME, pa.Table.from_pandas(FRAME), "train.parquet", np.zeros((ROWS, 2)), None], ids=type)
+def test_tables_are_refused_with_the_cure(model, table):
+    for act in (lambda: model.fit(table, Y), lambda: model.evaluate(table), lambda: fit(model, validation_data=(table, Y))):
+        refused(act, r"takes batches, or a dict of arrays .*; received \w+: write a table with `ctrlab.data.write`")
+    refused(lambda: model.predict(table), "`predict` takes batches.*: give the table to `ctrlab.training.score`")
+    if table is not None:
+        refused(lambda: fit(model, validation_data=table), "`validation_data` takes batches")
+
+
+WEIGHTS = {
+    "short": (ONES[:5], "have as many rows; received user 8, age 8, y 8, sample_weight 5"),
+    "long": (np.ones(11), "sample_weight 11"),
+    "NaN": (np.r_[ONES[1:], np.nan], "Sample weights must be finite .*received nan"),
+    "infinite": (np.r_[ONES[1:], np.inf], "Sample weights must be finite .*received inf"),
+    "negative": (-ONES, "Sample weights must be .*not negative.*received -1 -1 -1"),
+    "of two columns": (np.ones((ROWS, 2)), r"received the shape \[8, 2\]"),
+    "a column": (np.ones((ROWS, 1)), r"received the shape \[8, 1\]"),
+    "one number": (2.0, r"received the shape \[\]"),
+    "text": (np.array(["1"] * ROWS), "received string"),
+    "a dict": ({"click": ONES}, "received ndarray: pass one array"),
+}
+
+
+@pytest.mark.parametrize(("weights", "said"), WEIGHTS.values(), ids=WEIGHTS)
+def test_weights_that_are_refused(model, weights, said):
+    for act in (fit, lambda model, **given: model.evaluate(X, Y, verbose=0, **given)):
+        refused(lambda act=act: act(model, sample_weight=weights), said)
+    refused(lambda: fit(model, validation_data=(X, Y, weights)), said)
+    if np.ndim(weights):
+        data_set = tf.data.Dataset.from_tensors((X, Y, tf.constant(weights)))
+        refused(lambda: model.fit(data_set, verbose=0), "Sample weights must be finite numbers")
+
+
+@pytest.mark.parametrize("weights", [[1.0] * ROWS, pd.Series(ONES), OTHER, ONES.astype(int), ONES > 0, np.zeros(ROWS)], ids=type)
+def test_weights_that_are_taken(model, weights):
+    x = {"user": FRAME["user"].tolist(), "age": FRAME["age"].to_numpy()}
+    assert np.isfinite(fit(model, x, Y.tolist(), sample_weight=weights).history["loss"]).all()
+
+
+ROWS_REFUSED = {
+    "fewer labels": (X, Y[:5], "received user 8, age 8, y 5"),
+    "fewer values of a feature": (X | {"age": X["age"][:5]}, Y, "received user 8, age 5, y 8"),
+    "a feature less": ({"user": X["user"]}, Y, "age is missing"),
+    "no rows": ({name: values[:0] for name, values in X.items()}, Y[:0], "takes at least one row"),
+    "labels of text": (X, Y.astype(str), "Labels must be numbers .*received string: write 0 and 1"),
+    "labels above 1": (X, Y + 1, "Labels must be numbers from 0 to 1"),
+    "labels that are missing": (X, Y * np.nan, "Labels must be numbers from 0 to 1"),
+    "labels of two tasks": (X, np.c_[Y, Y], r"received the shape \[8, 2\]"),
+}
+
+
+@pytest.mark.parametrize(("x", "y", "said"), ROWS_REFUSED.values(), ids=ROWS_REFUSED)
+def test_rows_that_do_not_belong_together(model, x, y, said):
+    for act in (lambda: fit(model, x, y), lambda: model.evaluate(x, y, verbose=0), lambda: fit(model, validation_data=(x, y))):
+        refused(act, said)
+
+
+def test_series_of_different_orders_are_refused(model):
+    x = {name: FRAME[name] for name in ("user", "age")}
+    refused(lambda: fit(model, x, FRAME["click"], sample_weight=OTHER), "index of sample_weight is another than that of user")
+    refused(lambda: fit(model, x, FRAME["click"][::-1]), "index of y is another than that of user: sort both alike")
+    assert fit(model, x, FRAME["click"], sample_weight=pd.Series(ONES)).history["loss"]
+    assert model.predict(x, verbose=0).shape == (ROWS, 1)
+
+
+@pytest.mark.parametrize("weights", [{0: -1.0}, {1: np.nan}, {"0": 1.0}, {2: 1.0}, {0: "1"}, [1, 2], "balanced"], ids=str)
+def test_class_weights_that_are_refused(model, weights):
+    refused(lambda: fit(model, class_weight=weights), "`class_weight` is a dict of finite weights.*; received")
+
+
+def test_class_weights_of_one_task(model):
+    assert fit(model, class_weight={0: 1.0, 1: 3.0}).history["loss"]
+    schema = Schema("two", (Label("a"), Label("b"), Categorical("user", buckets=50), MultiHot("tags", buckets=50)))
+    two = compile_model(ctrlab.build("mmoe", schema, size="small"))
+    x = {"user": X["user"], "tags": tf.ragged.constant([["a"]] * ROWS)}
+    refused(
+        lambda: fit(two, x, np.c_[Y, Y], class_weight={0: 1.0, 1: 3.0}), "for one task; the tasks are a, b: .*`sample_weight`"
+    )
+
+
+FIRST = {
+    "labels of another number": (X, Y[:5]),
+    "labels of text": (X, Y.astype(str)),
+    "a feature less": ({"user": X["user"]}, Y),
+    "weights of another number": (X, Y, ONES[:5]),
+    "negative weights": (X, Y, -ONES),
+}
+
+
+def trained(first: tuple = ()):
+    """The weights after one good batch; one that is refused may come first."""
+    model = compile_model(ctrlab.build("wdl", SCHEMA, size="small"))
+    if first:
+        with pytest.raises(BadData):
+            model.fit(tf.data.Dataset.from_tensors(first), verbose=0)
+    model.fit(tf.data.Dataset.from_tensors((X, Y)), verbose=0)
+    return [weight.numpy() for weight in model.weights]
+
+
+@pytest.fixture(scope="module")
+def wanted():
+    return trained()
+
+
+@pytest.mark.parametrize("batch", FIRST.values(), ids=FIRST)
+def test_a_model_whose_first_batch_was_refused_trains_as_if_it_had_not_been(wanted, batch):
+    for ours, theirs in zip(trained(batch), wanted, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
