@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -57,8 +58,8 @@ class Overload:
 
 
 def overload(models: Models, request: bytes, *, times: float, seconds: float, chart, name: str) -> Overload:
-    """Sends requests at a multiple of the rate that can be answered, whether or not answers come: users don't wait for each
-    other.
+    """Sends requests at a multiple of the rate that was answered so far, whether or not answers come: users don't wait for each
+    other. A rate that was fixed before would be no overload on a machine that becomes faster.
 
     Args:
         chart: takes the milliseconds of each answer over the seconds since the first request.
@@ -68,10 +69,17 @@ def overload(models: Models, request: bytes, *, times: float, seconds: float, ch
     while now() < begun + ENOUGH_SECONDS:
         models.submit(model, request, "json").result()
         answers += 1
-    due = arrivals.poisson(times * answers / ENOUGH_SECONDS, seconds)
     found, came, inside = Overload(), [], []
-    begun = now()
-    for _ in arrivals.paced(due, begun):
+    gaps, begun = np.random.default_rng(0), now()
+
+    def due() -> Iterator[float]:
+        at = 0.0
+        while at < seconds:
+            yield at
+            answered = (answers + len(came)) / (ENOUGH_SECONDS + now() - begun)
+            at += gaps.exponential(1 / (times * answered))
+
+    for _ in arrivals.paced(due(), begun):
         asked = now()
         try:
             reply = models.submit(model, request, "json")
