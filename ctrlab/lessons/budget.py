@@ -26,7 +26,7 @@ _VIEWS = frozenset({"Bitcast", "EnsureShape", "ExpandDims", "Identity", "Identit
 _NOT_MADE = _VIEWS | {"NoOp", "ReadVariableOp", "StopGradient"}
 """Ops that compute nothing: their result is their input, perhaps of another shape."""
 _FEW = 16
-"""The most elements of a tensor that a computation on shapes makes."""
+"""The most elements of a tensor that a computation on shapes, or on constants, makes."""
 FREE = "constants, shapes, reshapes and other views are free"
 
 
@@ -36,7 +36,7 @@ class Spent:
 
     Attributes:
         ops: {op type: number of ops in the graph}, including those of a called tf.function, without what is free: constants,
-            inputs, variables, views such as a reshape, casts to the same type, and what is computed of shapes alone.
+            inputs, variables, views such as a reshape, casts to the same type, and small numbers that are computed of shapes.
         dtypes: {op type: dtypes of its results}, of the same ops.
         hidden: types of ops that hide what they run: loops, branches, data sets, calls of graphs and of Python.
         bytes: bytes of all tensors that ops made, and of all constants; inputs, variables and what is free do not count.
@@ -168,7 +168,7 @@ def _free(made: Sequence[tf.Operation]) -> set[tf.Operation]:
     free, of_shapes = set(), set()
     for op in made:
         sources = {t.op for t in op.inputs}
-        known = all(source in of_shapes or source.type == "Const" for source in sources) and sources & of_shapes
+        known = sources and all(source in of_shapes or source.type == "Const" for source in sources)
         if op.type in _SHAPES or (known and all((t.shape.num_elements() or _FEW + 1) <= _FEW for t in op.outputs)):
             of_shapes.add(op)
         if op in of_shapes or op.type in _NOT_MADE | _CONSTANT or _casts_to_the_same(op) or _asserts(op):

@@ -144,6 +144,41 @@ def test_ops_in_called_functions_count():
         enforce(lambda x: inner(x), ops={"Mul": 0})
 
 
+@pytest.mark.parametrize(
+    "free",
+    [
+        lambda x: tf.reshape(x, [8, 4]),
+        lambda x: tf.squeeze(tf.expand_dims(x, 1), 1),
+        lambda x: tf.identity(tf.stop_gradient(x)),
+        lambda x: tf.raw_ops.Cast(x=x, DstT=tf.float32),
+        lambda x: tf.ensure_shape(x, [4, 8]),
+        lambda x: tf.reshape(x, tf.stack([tf.shape(x)[1] * 2, -1])),
+        lambda x: tf.reshape(x, [tf.size(x) // 2, tf.rank(x)]),
+        lambda x: (tf.constant(np.ones(4)), x)[1],
+    ],
+)
+def test_views_shapes_and_constants_are_free(free):
+    spent = spend(free, X)
+    assert not spent.ops and not spent.hidden and spent.bytes < 4 * 32
+    enforce(lambda x: free(free(x) * 2.0) if free(x).shape == x.shape else free(x) * 2.0, ops={"Mul": 1}, most_ops=1)
+
+
+def test_a_test_that_raises_is_no_branch():
+    splits = tf.constant([0, 2, 4])
+
+    def sums(x, splits):
+        return tf.reduce_sum(x) + tf.cast(tf.RaggedTensor.from_row_splits(x, splits).row_lengths()[0], tf.float32)
+
+    assert "If" not in spend(sums, X, splits).ops and not spend(sums, X, splits).hidden
+
+
+def test_an_einsum_that_sums_over_nothing_is_no_product():
+    assert spend(lambda x: tf.einsum("bn,b->bn", x, x[:, 0]), X).ops["Einsum"] == 0
+    assert spend(lambda x: tf.einsum("bn,bm->nm", x, x), X).ops["Einsum"] == 1
+    with pytest.raises(CheckFailed, match=r"(?s)^The graph has 1 Einsum, 1 MatMul, more than 1\..*at most 1 MatMul or Einsum"):
+        enforce(lambda x: tf.einsum("bn,bm->nm", x, x) @ tf.transpose(x), ops={"MatMul|Einsum": 1})
+
+
 def test_many_answers_in_a_row_raise_no_warning_of_retracing(caplog):
     for _ in range(12):
         spend(lambda x: x + 1, tf.ones(3))

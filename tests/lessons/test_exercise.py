@@ -139,6 +139,20 @@ def test_an_answer_s_place_is_named():
     assert refused.value.index == "row 1, column 2"
 
 
+def test_a_mistake_is_named_only_if_its_result_is_what_came():
+    def total(ids, rows):
+        return reference(ids, 2 * rows)
+
+    judged = dataclasses.replace(MERGE, mistakes={"Each row is added twice": total, "The ids alone are right": lambda *_: (0, 0)})
+    for factor, named in ((2, True), (3, False), (2.001, False)):
+        with pytest.raises(CheckFailed) as refused:
+            judged(lambda ids, rows: (merge(ids, rows)[0], factor * merge(ids, rows)[1]), np.random.default_rng(0))  # noqa: B023
+        assert refused.value.wrong.startswith("Each row is added twice; here random ids") == named
+    both = dataclasses.replace(MERGE, mistakes={"Each row is added twice": total, "The step is twice as large": total})
+    with pytest.raises(CheckFailed, match=r"^\d+ of \d+ values differ"):
+        both(lambda ids, rows: (merge(ids, rows)[0], 2 * merge(ids, rows)[1]), np.random.default_rng(0))
+
+
 def test_a_stub_is_no_answer_yet(monkeypatch):
     def stub(*_):
         raise NotImplementedError("Exercise 1: write this, then run its check")

@@ -53,7 +53,8 @@ def test_shapes_are_those_of_the_run():
 def test_more_than_a_budget_is_refused():
     def limit(most):
         given = tf.constant(A), tf.constant(B)
-        return FewProducts(rule="one product", multiply_adds=most, on=lambda rng: given, next_step="none", fewer="none")
+        on = {"on": lambda rng: given, "of": "two matrices"}
+        return FewProducts(rule="one product", multiply_adds=most, **on, next_step="none", fewer="none")
 
     limit(140)(tf.matmul, np.random.default_rng())
     with pytest.raises(CheckFailed, match=r"Budget: one product\.\n.*at most 139 multiply-adds.*\n.*140"):

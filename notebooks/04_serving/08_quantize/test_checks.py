@@ -220,7 +220,7 @@ def loses_denormals(values):
 HALVES = dict.fromkeys((
     lower_half, float16, in_uint32, flat, one_off, without_sign, zeros, loses_denormals,
 )) | {
-    cuts_off: "you cut the lower half off",
+    cuts_off: "The lower half is cut off; here",
     by_adding(lambda bits: 0x8000): "halfway",
     by_adding(lambda bits: 0x7FFF): "halfway",
     by_adding(lambda bits: 0x7FFF + (1 - (bits >> 16 & 1).astype(np.uint64))): "halfway",

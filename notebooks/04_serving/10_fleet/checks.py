@@ -203,7 +203,8 @@ def _elsewhere(answer: Callable) -> Callable:
             "The answer is a function whose source can be taken to a second server.",
             expected="def arm_of(user, experiment, percents): ... in a cell",
             received=getattr(answer, "__name__", type(answer).__name__),
-            next_step="define it by `def`, in a cell of its own",
+            wrong="The source of the answer can't be read.",
+            cure="define it by `def`, in a cell of its own",
         ) from problem
 
 
