@@ -15,6 +15,7 @@ from ctrlab import compiling
 from ctrlab.lessons import cpp_cell
 from ctrlab.lessons.check import CheckFailed, require_close
 from ctrlab.lessons.exercise import Each, Exercise
+from ctrlab.lessons.limits import stated
 from ctrlab.ops.kernel_swap import CHECK_MEGABYTES, CHECK_SECONDS, verdict
 from ctrlab.paths import native
 
@@ -123,6 +124,9 @@ def lines(steps: Steps) -> list[str]:
     return [f"{code} {text.decode()}" for code, text in last.values()]
 
 
+@stated(
+    "one call of `ctrlab_processor_free` for each answer, and at most one per call of `process`; at most two of these per line"
+)
 def check_ask(answer: object, rng: np.random.Generator) -> None:
     """Exercise 2: `ask`, the cell of a program as `ctrlab.lessons.topics.export.c_host` describes it."""
     strict = native() / "lessons/strict_processor.cc"
