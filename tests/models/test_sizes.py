@@ -16,19 +16,21 @@ from ctrlab.model_names import DATA_SETS
 from ctrlab.models import MODELS, Hyper, build
 from ctrlab.schema import Categorical, Label, Numeric, Schema
 from ctrlab.training import equality
+from ctrlab.training.step import untraced_step
+from tests.few_columns import few
 
 FULL = {"dropout": 0.3, "l2": 1e-3, "batch_norm": True}
+FEW_ROWS = [name for name in MODELS if "few_rows" in MODELS[name].presets]
 ENDS = ("/drawn", "/moving_mean", "/moving_variance")
 
 
-def small(name):
-    return SCHEMAS[DATA_SETS[name]].with_buckets(100)
+def small(name, buckets=100):
+    return few(SCHEMAS[DATA_SETS[name]]).with_buckets(buckets)
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("preset", ["contest", "small"])
+@pytest.mark.parametrize("preset, name", [(preset, name) for name in MODELS for preset in MODELS[name].presets])
 def test_a_preset_trains_and_its_optimizer_is_its_own(name, preset, batch):
-    model = build(name, small(name), size=preset)
+    model = build(name, small(name), "all", size=preset)
     assert model.sizes == MODELS[name].presets[preset] and model.hyper is model.sizes.hyper
     optimizer = training.make_optimizer(model)
     assert float(optimizer.learning_rate) == pytest.approx(model.hyper.learning_rate)
@@ -122,12 +124,33 @@ def test_the_initial_accumulator_is_that_of_the_sizes(kind, batch):
 def test_unknown_sizes_and_parts_say_the_known_ones():
     with pytest.raises(UnknownName, match=r"'smal'; .*contest, small.*'small'"):
         build("wdl", small("wdl"), size="smal")
+    with pytest.raises(UnknownName, match=r"'few_rows'; known are contest, small"):
+        build("din", small("din"), size="few_rows")
     with pytest.raises(UnknownName, match=r"'botom'; .*top, bottom.*'bottom'"):
         build("dlrm", small("dlrm"), units={"botom": (8,)})
     with pytest.raises(CtrlabError, match=r"'dlrm' are top, bottom; .*deep"):
         build("dlrm", small("dlrm"), size=MODELS["wdl"].presets["small"])
     with pytest.raises(CtrlabError, match="multiples of 16 units; those of 'towers' have 24"):
         build("mmoe", small("mmoe"), units={"towers": (24,)})
+
+
+@pytest.mark.parametrize("name", FEW_ROWS)
+def test_at_few_rows_a_linear_part_is_added_to_the_logits_and_trained(name, batch):
+    model = build(name, small(name), "all", size="few_rows")
+    features, labels = batch(model.schema)
+    linear = model.wide if name == "wdl" else model.linear
+    before = model(features)
+    linear.bias.assign_add([3.0] * len(model.tasks))
+    np.testing.assert_allclose(model(features), before + 3, rtol=0, atol=1e-5)
+    training.train_step(model, training.make_optimizer(model))(features, labels)
+    assert np.any(linear.kernel), "the words' weights begin as zeros"
+
+
+@pytest.mark.parametrize("name", ["dlrm", "mmoe"])
+def test_a_linear_part_counts_as_work(name):
+    sizes = MODELS[name].presets["few_rows"]
+    without, including = (build(name, small(name), size=sizes.with_numbers(linear=on)).work(64, 0.0) for on in (False, True))
+    assert including.flops > without.flops
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -144,19 +167,18 @@ def answers_of(model):
     statistics.
     """
     optimizer = training.make_optimizer(model)
-    step = training.train_step(model, optimizer)
+    step = untraced_step(model, optimizer)
 
-    @tf.function
+    @tf.function(autograph=False)
     def answer(features, labels):
-        loss, logits, gradients = training.gradients_of(model, features, labels)
+        loss, logits, gradients = step(features, labels)
         pairs = zip(model.trainable_variables, gradients)
-        return loss, logits, {f"gradient/{v.path}": tf.convert_to_tensor(g) for v, g in pairs if not isinstance(v, Proxy)}
+        found = {f"gradient/{v.path}": tf.convert_to_tensor(g) for v, g in pairs if not isinstance(v, Proxy)}
+        return {"loss": loss, "logits": logits} | found
 
     def answers(state, features, labels):
         training.set_state(state, model, optimizer)
-        loss, logits, gradients = answer(features, labels)
-        training.set_state(state, model, optimizer)
-        found = {"loss": loss, "logits": logits, "loss of the step": step(features, labels)} | gradients
+        found = dict(answer(features, labels))
         found |= {v.path: v for v in model.weights if v.path.endswith(ENDS)}
         rows = {variable.name: variable.state() for variable in embedding_variables(model)}
         found |= {name: state.values[np.argsort(state.keys)] for name, state in rows.items()}
@@ -168,11 +190,13 @@ def answers_of(model):
 @pytest.mark.parametrize(
     "embedding, rungs", [("hashed", "all"), pytest.param("hashed", "stock", marks=pytest.mark.long), ("variable", "all")]
 )
-@pytest.mark.parametrize("name", MODELS)
-def test_every_set_of_optimizations_takes_the_same_step(name, embedding, rungs, batch):
+@pytest.mark.parametrize(
+    "name, size", [*((name, "small") for name in MODELS), *((name, "few_rows") for name in FEW_ROWS if name != "wdl")]
+)
+def test_every_set_of_optimizations_takes_the_same_step(name, size, embedding, rungs, batch):
     """All kinds of regularization are on: masks, penalties and moving statistics must be the same, too."""
-    schema = SCHEMAS[DATA_SETS[name]].with_buckets(2_000)
-    one, other = (build(name, schema, side, embedding=embedding, size="small", **FULL) for side in ("none", rungs))
+    schema = small(name, 2_000)
+    one, other = (build(name, schema, side, embedding=embedding, size=size, **FULL) for side in ("none", rungs))
     (baseline, start), (changed, _) = answers_of(one), answers_of(other)
     rows = batch(schema)
     expected, found = baseline(start, *rows), changed(start, *rows)
