@@ -39,7 +39,7 @@ def state(rng: np.random.Generator, rows: int = 40) -> dict[str, np.ndarray]:
     }
 
 
-@stated(f"at most {BUDGET_BYTES:,} bytes of new memory for a state of some megabytes; the call is back within {PATIENCE:g} s")
+@stated(f"at most {BUDGET_BYTES:,} bytes of new memory for a state of some megabytes")
 def check_save(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `save(sources, buffers, write, thread, pending)` -> the Future of the write."""
     with ThreadPoolExecutor(1) as thread:
