@@ -74,6 +74,15 @@ def test_a_finished_lesson_is_not_passed_any_more_after_a_wrong_answer(lab, monk
     assert Store().load(LESSON).state == "started"
 
 
+def test_the_first_refusal_of_an_exercise_gives_no_step_away_and_the_second_does(lab):
+    said = []
+    for exercise in (1, 1, 2):
+        with pytest.raises(CheckFailed) as refused:
+            lab.check(exercise, lambda: 4)
+        said.append((refused.value.next_step in str(refused.value), check.FIRST_TRY in str(refused.value)))
+    assert said == [(False, True), (True, False), (False, True)]
+
+
 def test_an_outcome_may_be_simulated(lab, capsys):
     lab.predict(workers=8)
     lab.outcome(workers=37, simulated=True)
