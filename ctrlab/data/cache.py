@@ -161,7 +161,7 @@ def _real_recipe(schema: Schema) -> dict:
         raise CtrlabError(f"CTRLAB_REAL_DATA must name a folder; {root} is not one.")
     folders = {pattern.split("/")[0] for layout in sets.RAWS[schema.name].layouts for pattern in layout.patterns}
     files = sorted(path for folder in folders for path in Path(root, folder).glob("*"))
-    found = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+    found = [[path.name, about.st_size, about.st_mtime_ns, about.st_ctime_ns] for path in files for about in [path.stat()]]
     code = fingerprint(schema.name)
     return {"source": "real", "root": str(Path(root).resolve()), "files": found, "schema": schema.to_config(), "code": code}
 

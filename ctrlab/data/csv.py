@@ -87,7 +87,7 @@ def check_text(file: Path, delimiter: str) -> bool:
         BadData: with file and line: bytes are not UTF-8, a carriage return stands inside a line, or a field begins with a quote.
     """
     status = file.stat()
-    return _check_text(file, delimiter, status.st_size, status.st_mtime_ns)
+    return _check_text(file, delimiter, status.st_size, status.st_ctime_ns)  # a file's own time can be set
 
 
 @functools.lru_cache(maxsize=256)

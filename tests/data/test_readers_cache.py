@@ -1,6 +1,7 @@
 """Prepared data: made once, made again when what it is made from changes, whole or not at all."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -162,3 +163,15 @@ def test_real_rows_that_were_rejected_are_told(tmp_path, monkeypatch):
     (raw / "criteo_kaggle" / "train.tsv").write_text("\n".join([good] * 31) + "\n")
     files = data.prepare("criteo", source="real", progress=False)
     assert (files.rejected, files.rejects) == (0, None)
+
+
+def test_a_raw_file_of_the_same_size_and_time_is_another(tmp_path, monkeypatch):
+    raw = tmp_path / "raw" / "criteo_kaggle" / "train.tsv"
+    raw.parent.mkdir(parents=True)
+    monkeypatch.setenv("CTRLAB_REAL_DATA", str(tmp_path / "raw"))
+    monkeypatch.setenv("CTRLAB_CACHE", str(tmp_path / "cache"))
+    for number in ("3", "5"):
+        raw.write_text("\n".join(["\t".join(["1", *[number] * 13, *["ab"] * 26])] * 30) + "\n")
+        os.utime(raw, ns=(10**18, 10**18))
+        [train] = data.prepare("criteo", source="real", progress=False).train
+        assert {row["I1"] for row in pq.read_table(train).to_pylist()} == {float(number)}
