@@ -4,16 +4,17 @@ from served import first
 
 
 @pytest.fixture(scope="session")
-def trained(small_batches):
+def trained(small_batches, few_batches):
     """`trained(model, ...)` -> a model whose weights and statistics are all other than at first, and a batch.
 
-    A choice of `embedding` is that of all hashed tables. Embedding variables have the rows of the batch's first half."""
+    A choice of `embedding` is that of all hashed tables. Embedding variables have the rows of the batch's first half. With
+    `few_columns` the model has some columns of each kind."""
     from ctrlab import models, training
     from ctrlab.embedding import embedding_variables
     from ctrlab.model_names import DATA_SETS
 
-    def of(name, embedding=None, **options):
-        schema, batches = small_batches(DATA_SETS[name])
+    def of(name, embedding=None, few_columns=False, **options):
+        schema, batches = (few_batches if few_columns else small_batches)(DATA_SETS[name])
         if embedding is not None and not isinstance(embedding, dict):
             hashed = {column.table for column in schema.id_columns if column.encoding == "hash"}
             embedding = dict.fromkeys(hashed, embedding)

@@ -39,12 +39,17 @@ def test_a_model_whose_training_diverged_is_not_exported(trained, tmp_path, opti
     assert list(tmp_path.rglob("[0-9]*")) == []
 
 
+@pytest.fixture(scope="module", params=["lookup", "stock"])
+def without_parsing(request, trained, tmp_path_factory):
+    """(A model without the parsing op, a batch, its export)."""
+    model, features = trained("dlrm", few_columns=True, optimizations=request.param)
+    return model, features, serving.export_model(model, tmp_path_factory.mktemp("models") / "ctr")
+
+
 @pytest.mark.parametrize("rows", [4, 5, 6])
-@pytest.mark.parametrize("rungs", ["lookup", "stock"])
-def test_an_export_without_the_parsing_op_refuses_wrong_lists(trained, tmp_path, rungs, rows):
+def test_an_export_without_the_parsing_op_refuses_wrong_lists(without_parsing, rows):
     """The graph runs in a session, as in TensorFlow Serving and in the processor."""
-    model, features = trained("dlrm", optimizations=rungs)
-    folder = serving.export_model(model, tmp_path / "ctr")
+    model, features, folder = without_parsing
     columns = serving.read_manifest(folder).inputs
     right = inputs.to_tensors(first(features, 5), columns, model)
 
