@@ -20,7 +20,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.serving import inputs
 from ctrlab.serving.processor import Processor
 from ctrlab.serving.publishing_folder import LOCKED
-from ctrlab.serving.versions import versions
+from ctrlab.serving.versions import LAST, versions
 from ctrlab.serving.weights import Moment, write_update
 
 CHOICES = {
@@ -187,7 +187,7 @@ def test_what_a_full_disk_refused_comes_with_the_next_update(small_batches, tmp_
                 published(publisher)
                 assert "could not be" in caplog.text and "free some space" in caplog.text
                 caplog.clear()
-            assert [path.name for path in folder.rglob(".*") if not path.name.endswith("lock")] == []
+            assert {path.name for path in folder.rglob(".*")} == {LOCKED, LAST}
             published(publisher)
             with Processor(folder, poll_seconds=0) as processor:
                 trainer.agrees(processor)
