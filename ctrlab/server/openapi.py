@@ -22,13 +22,12 @@ WHY = {
     500: "The server or the model failed.",
     503: "The model can't answer now.",
 }
-TEXT = {"anyOf": [{"type": "string"}, {"type": "object", "properties": {"b64": {"type": "string"}}, "required": ["b64"]}]}
+TEXT = {"type": ["string", "object"], "properties": {"b64": {"type": "string"}}, "required": ["b64"]}
 VALUES = {"string": TEXT, "bool": {"type": "boolean"}} | {f"float{bits}": {"type": "number"} for bits in (16, 32, 64)}
 VALUES |= {
     f"int{bits}": {"type": "integer", "minimum": -(1 << bits - 1), "maximum": (1 << bits - 1) - 1} for bits in (8, 16, 32, 64)
 }
 VALUES |= {f"uint{bits}": {"type": "integer", "minimum": 0, "maximum": (1 << bits) - 1} for bits in (8, 16, 32, 64)}
-NULL = {"type": "null"}
 VERSION = {
     "name": "version",
     "in": "path",
@@ -110,7 +109,7 @@ def _predict(info: dict) -> dict:
     by columns may contain the number of candidates of each user.
     """
     types, shapes, defaults = info.get("inputs", {}), info.get("input_shapes", {}), info.get("defaults", {})
-    row, columns, rules = {}, {}, []
+    row, columns, rules, together = {}, {}, [], {}
     for name, kind in types.items():
         column, _, part = name.rpartition("/")
         if part == "row_splits" or (info.get("per_user") and name == COUNTS.column):
@@ -123,9 +122,9 @@ def _predict(info: dict) -> dict:
         columns[column] = _optional(column, _lists(row[column], [-1]), defaults, inside=True)
         splits = f"{column}/row_splits"
         columns |= {name: _lists(VALUES[kind], [-1]), splits: _lists({"type": "integer", "minimum": 0}, [-1]) | {"minItems": 1}}
-        flat, either = {"required": [name, splits]}, {"required": [column]}
-        neither = [{"not": {"anyOf": [{"required": [each]} for each in (column, name, splits)]}}] if column in defaults else []
-        rules.append({"oneOf": [flat, either, *neither]})
+        together |= {name: [splits], splits: [name]}
+        if column not in defaults:
+            rules.append({"anyOf": [{"required": [column]}, {"required": [name]}]})
         rules += [{"not": {"required": [column, each]}} for each in (name, splits)]
     needed = sorted(row.keys() - defaults.keys())
     counts = {COUNTS.column: _lists({"type": "integer", "minimum": 0}, [-1])} if info.get("per_user") else {}
@@ -135,7 +134,7 @@ def _predict(info: dict) -> dict:
         "properties": columns | counts,
         "required": [name for name in needed if name in types],
         "additionalProperties": False,
-    } | ({"allOf": rules} if rules else {})
+    } | ({"allOf": rules, "dependentRequired": together} if rules else {})
     if len(row) == 1:
         (name,) = row
         by_row, by_column = {"anyOf": [by_row, row[name]]}, {"anyOf": [by_column, _lists(row[name], [-1])]}
@@ -145,8 +144,7 @@ def _predict(info: dict) -> dict:
 def _answer(info: dict) -> dict:
     """The schema of an answer: by rows "predictions", by columns "outputs". Several outputs have their names."""
     outputs = {
-        name: _lists({"anyOf": [VALUES[kind], NULL]}, info["output_shapes"][name][1:])
-        for name, kind in info.get("outputs", {}).items()
+        name: _lists(_or(VALUES[kind], "null"), info["output_shapes"][name][1:]) for name, kind in info.get("outputs", {}).items()
     }
     rows = next(iter(outputs.values())) if len(outputs) == 1 else {"type": "object", "properties": outputs}
     columns = {name: _lists(value, [-1]) for name, value in outputs.items()}
@@ -163,16 +161,22 @@ def _lists(value: dict, sizes: Sequence[int]) -> dict:
 
 def _with_or_without_1(value: dict, sizes: Sequence[int]) -> dict:
     """As `_lists`. As in Keras, a last size of 1 may be left out, or be too much."""
-    if sizes and sizes[-1] == 1:
-        return _lists({"anyOf": [_lists(value, [1]), value]}, sizes[:-1])
-    return _lists(value, sizes) if sizes else {"anyOf": [value, _lists(value, [1])]}
+    if sizes and sizes[-1] != 1:
+        return _lists(value, sizes)
+    return _lists(_or(value, "array") | {"items": value, "minItems": 1, "maxItems": 1}, sizes[:-1])
 
 
 def _optional(column: str, value: dict, defaults: Mapping, *, inside: bool = False) -> dict:
     """The schema of a value that may be null, with its default, if the column has one. `inside`: of the column's list."""
     if column not in defaults:
         return value
-    return {"anyOf": [value, NULL]} | ({} if inside else {"default": defaults[column]})
+    return _or(value, "null") | ({} if inside else {"default": defaults[column]})
+
+
+def _or(value: dict, kind: str) -> dict:
+    """The schema of a value that may also be of this type. (No choice of schemas: generators of tests give up on many.)"""
+    types = value["type"] if isinstance(value["type"], list) else [value["type"]]
+    return value | {"type": [*types, kind]}
 
 
 def _object(properties: dict) -> dict:

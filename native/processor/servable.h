@@ -9,33 +9,14 @@
 #include <vector>
 
 #include "processor/group.h"
-#include "processor/inputs.h"
+#include "processor/tensors.h"
 #include "serving/bundle.h"
 #include "tensorflow/cc/saved_model/loader.h"
-#include "tensorflow/core/framework/tensor.h"
 
 namespace ctrlab::processor {
 
 constexpr const char* kSignature = "serving_default";
 constexpr const char* kManifest = "ctrlab.json";  // in a version's folder; written last, so a folder without it is incomplete
-
-// The arrays of a request, as the tensors that are fed to the session.
-class Tensors : public Arrays {
- public:
-  explicit Tensors(const Signature& signature) : signature_(signature), tensors_(signature.size()) {}
-  // Joins the rows of several requests, in order. `Rows` of each must not be -1.
-  Tensors(const Signature& signature, const std::vector<const Tensors*>& requests);
-
-  bool Make(int32_t i, const Shape& shape, void** data) override;
-  void SetText(int32_t i, int64_t k, std::string_view text) override;
-  const std::vector<tensorflow::Tensor>& all() const { return tensors_; }
-  // The number of rows of all columns; -1 if they differ, if splits are invalid, or if rows may have any size.
-  int64_t Rows() const;
-
- private:
-  const Signature& signature_;
-  std::vector<tensorflow::Tensor> tensors_;
-};
 
 class Servable {
  public:

@@ -52,8 +52,16 @@ def test_a_right_request_is_one_by_the_description(server, published):
         assert Draft202012Validator(bodies).is_valid(body)
         status, _, answer = server.ask("POST", "/v1/models/ctr:predict", json.dumps(body).encode())
         assert status == 200 and Draft202012Validator(answers).is_valid(json.loads(answer))
-    less = [{name: value for name, value in row.items() if name != "item"} for row in rows]
-    for body in ({"inputs": columns, "instances": rows}, {"instances": less}, {}, [], {"inputs": columns | {"more": [1]}}):
+    less = [{name: value for name, value in row.items() if name != "item"} for row in rows]  # its default stands for it
+    for body in (
+        {"instances": less},
+        {"instances": [row | {"item": None} for row in rows]},
+        {"inputs": columns | {"item": None}},
+    ):
+        assert Draft202012Validator(bodies).is_valid(body)
+        assert server.ask("POST", "/v1/models/ctr:predict", json.dumps(body).encode())[0] == 200
+    odd = [row | {"item": 1} for row in rows]
+    for body in ({"inputs": columns, "instances": rows}, {"instances": odd}, {}, [], {"inputs": columns | {"more": [1]}}):
         assert not Draft202012Validator(bodies).is_valid(body)
         assert server.ask("POST", "/v1/models/ctr:predict", json.dumps(body).encode())[0] == 400
 

@@ -125,7 +125,7 @@ def test_an_id_that_is_none_is_refused(version, token):
     assert refused.value.code == Code.INVALID and "\n" not in str(refused.value)
     if token in ("-1", "9"):
         with pytest.raises(tf.errors.InvalidArgumentError, match="shelf"):
-            signature(**tensors | {"shelf": tf.constant([int(token), 1], tf.int64)})
+            signature(**tensors | {"shelf": tf.constant([int(token), 1], tensors["shelf"].dtype)})
 
 
 def test_a_whole_number_that_a_type_does_not_hold_is_refused(tmp_path):
@@ -157,31 +157,40 @@ def test_a_whole_number_that_a_type_does_not_hold_is_refused(tmp_path):
             processor.process(flag[0].replace(b"\1", b"\2"), "infer_json", flag[1])
 
 
+def with_number(column, odd):
+    """A batch with this number in a column, in float64 as a user may have it."""
+    values = tf.constant([1.0, odd], tf.float64)
+    if column == "prices":
+        values = FEATURES[column].with_flat_values(tf.constant([1.0, 2.0, odd], tf.float64))
+    return FEATURES | {column: values}
+
+
 @pytest.mark.parametrize("rung", ["stock", "all"])
-@pytest.mark.parametrize("odd", [*ODD, 1e300])
-def test_a_model_that_is_called_refuses_them_too(rung, odd):
-    """In `predict`, `evaluate`, a step of training, and `score`: TensorFlow's product with a ReLU would make 0 of NaN."""
-    model = models.build("dlrm", SCHEMA, rung)
-    training.compile_model(model, training.make_optimizer(model))
-    labels = np.array([[0.0], [1.0]])
-    for name in ("age", "spent", "prices"):
-        wrong = tf.constant([1.0, odd], tf.float64)
-        if name == "prices":
-            wrong = FEATURES[name].with_flat_values(tf.constant([1.0, 2.0, odd], tf.float64))
-        batch = FEATURES | {name: wrong}
-        batches = tf.data.Dataset.from_tensors((batch, labels))
-        before = [weight.numpy() for weight in model.trainable_weights]
-        for call in (
-            lambda: model.predict(tf.data.Dataset.from_tensors(batch), verbose=0),  # noqa: B023
-            lambda: model.evaluate(batches, verbose=0),  # noqa: B023
-            lambda: model.fit(batches, verbose=0),  # noqa: B023
-            lambda: training.predict_step(model)(batch),  # noqa: B023
-            lambda: training.train_step(model, model.optimizer)(batch, labels),  # noqa: B023
-        ):
-            with pytest.raises((CtrlabError, tf.errors.InvalidArgumentError), match="Numbers must be finite"):
-                call()
-        for weight, value in zip(model.trainable_weights, before):
-            np.testing.assert_array_equal(weight, value)
-    rows = {"age": [1.0], "spent": [odd], "prices": [[1.0]], "city": ["Rome"], "shelf": [1]}
+def test_a_model_that_is_called_refuses_them_too(rung):
+    """TensorFlow's product with a ReLU would make 0 of NaN."""
+    model = models.build("wdl", SCHEMA, rung, size="small")
+    predict = training.predict_step(model)
+    for column in ("age", "spent", "prices"):
+        for odd in (*ODD, 1e300):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="Numbers must be finite"):
+                predict(with_number(column, odd))
     with pytest.raises(CtrlabError, match="finite"):
-        training.score(model, rows)
+        training.score(model, {"age": [1.0], "spent": [np.inf], "prices": [[1.0]], "city": ["Rome"], "shelf": [1]})
+
+
+def test_a_step_on_them_is_refused_and_changes_nothing():
+    model = models.build("wdl", SCHEMA, "stock", size="small")
+    training.compile_model(model, training.make_optimizer(model))
+    batch, labels = with_number("spent", np.nan), np.array([[0.0], [1.0]])
+    batches = tf.data.Dataset.from_tensors((batch, labels))
+    before = [weight.numpy() for weight in model.trainable_weights]
+    for call in (
+        lambda: model.predict(tf.data.Dataset.from_tensors(batch), verbose=0),
+        lambda: model.evaluate(batches, verbose=0),
+        lambda: model.fit(batches, verbose=0),
+        lambda: training.train_step(model, model.optimizer)(batch, labels),
+    ):
+        with pytest.raises((CtrlabError, tf.errors.InvalidArgumentError), match="Numbers must be finite"):
+            call()
+    for weight, value in zip(model.trainable_weights, before):
+        np.testing.assert_array_equal(weight, value)

@@ -13,7 +13,7 @@ from ctrlab.serving.processor import ALL
 def plain(tensor):
     """A tensor as JSON has it."""
     values = tensor.numpy()
-    return (values.astype("U") if tensor.dtype == tf.string and values.size else values).tolist()
+    return (np.vectorize(bytes.decode, otypes=[object])(values) if tensor.dtype == tf.string and values.size else values).tolist()
 
 
 def by_columns(tensors):
@@ -36,7 +36,9 @@ def by_rows(tensors):
     return json.dumps({"signature_name": "serving_default", "instances": rows}).encode()
 
 
-DATATYPES = {tf.string: "BYTES", tf.bool: "BOOL", tf.int32: "INT32", tf.int64: "INT64"}
+DATATYPES = {tf.string: "BYTES", tf.bool: "BOOL"} | {
+    tf.as_dtype(f"{sign}int{bits}"): f"{sign}int{bits}".upper() for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
 DATATYPES |= {tf.float16: "FP16", tf.float32: "FP32", tf.float64: "FP64"}
 
 

@@ -48,22 +48,24 @@ def _column(column: IdColumn, values) -> Ids:
 
 
 def _encode(column: IdColumn, values: tf.Tensor) -> tf.Tensor:
-    if values.dtype.is_integer and column.encoding != "identity":
+    if values.dtype.is_integer and column.encoding == "hash":  # a lookup checks them
         return tf.cast(values, tf.int64)
     if column.encoding == "hash":
         return tf.strings.to_hash_bucket_fast(values, column.buckets)
-    if column.encoding == "vocabulary":
+    if column.encoding == "vocabulary" and values.dtype == tf.string:
         # A handful of words: comparing with each needs no lookup table, so nothing has to be initialized or saved.
         equal = tf.equal(values[:, None], tf.constant(column.vocabulary)[None, :])  # [n, words]
         return tf.where(tf.reduce_any(equal, 1), tf.argmax(equal, 1), -1)
-    rule = f"Ids of column {column.name!r} must be whole numbers in [0, {column.buckets}); received"
+    lowest = -1 if column.encoding == "vocabulary" else 0  # -1 is an unknown word
+    rule = f"Ids of column {column.name!r} must be whole numbers in [{lowest}, {column.buckets}); received"
     if values.dtype == tf.string:
         whole = tf.strings.regex_full_match(values, r"\s*[-+]?0*[0-9]{1,19}\s*")
         with tf.control_dependencies(_require(tf.reduce_all(whole), rule, tf.boolean_mask(values, ~whole)[:1])):
             values = tf.strings.to_number(values, tf.int64)
     values = tf.cast(values, tf.int64)
     least, most = tf.reduce_min(values), tf.reduce_max(values)
-    with tf.control_dependencies(_require((least >= 0) & (most < column.buckets), rule, tf.where(least < 0, least, most))):
+    good, received = (least >= lowest) & (most < column.buckets), tf.where(least < lowest, least, most)
+    with tf.control_dependencies(_require(good, rule, received)):
         return tf.identity(values)
 
 
