@@ -62,7 +62,8 @@ def command(
     ] = None,
     memory_rows: Annotated[int | None, typer.Option(min=1, help="Variable: rows of each table that stay in memory.")] = None,
     size: Annotated[
-        Literal["contest", "small"], typer.Option(help="The model's numbers: the contest's, or those for small data.")
+        Literal["contest", "small", "few_rows"],
+        typer.Option(help="The model's numbers: the contest's, or those for small data, or for some thousand rows."),
     ] = "contest",
     dim: Annotated[int | None, typer.Option(help="In place of the size's: the dimension of embeddings.")] = None,
     units: Annotated[list[str] | None, typer.Option(help="Layers of a part, deep=128,64; can be given for each part.")] = None,

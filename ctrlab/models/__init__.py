@@ -67,8 +67,8 @@ def build(
             tables of hashed ids or by column or table; see `ctrlab.embedding.choices`, whose `reasons` says which tables are
             left hashed, and why. The weights of linear parts are in embedding variables if the embeddings of their ids are, and
             hashed otherwise.
-        size: the model's numbers: "contest", or "small" for your own data of some thousand to some million rows; or `Sizes`. The
-            arguments below replace single numbers of it; None leaves a number as it is.
+        size: the model's numbers: "contest"; "small" for your own data of up to some million rows; "few_rows" for some thousand
+            (not DIN and DIEN); or `Sizes`. The arguments below replace single numbers of it; None leaves a number as it is.
         dim: D, the numbers per embedding.
         units: {part: units of its hidden layers}, for the parts in `MODELS[model].presets["contest"].units`; or the layers of the
             first part, (64, 32).

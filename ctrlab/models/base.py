@@ -34,7 +34,8 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
     a checkpoint written with one set of optimizations loads with any other.
 
     Attributes:
-        presets: the model's numbers by name: the contest's, which the race and the peers run, and those for "small" data.
+        presets: the model's numbers by name: the contest's, which the race and the peers run, those for "small" data, and, except
+            for DIN and DIEN, those for "few_rows".
         sizes: this model's numbers.
         hyper: the optimizer, learning rate, clipping and batch size in its sizes.
         most_buckets: the contest's number of buckets, if it is smaller than the data set's schema says; else None.

@@ -208,6 +208,11 @@ def lookup_work(ids: float, dim: int, slots: int, distinct: float | None = None)
     return lookup.OP.work(ids, distinct, dim) + sparse_update.rows_work(distinct, dim, slots)
 
 
+def linear_work(singles: float, positions: float, distinct: float | None = None) -> Work:
+    """The linear part's lookup, gradient and step, for the ids of single columns and those of lists."""
+    return Work(flops=4.0 * (singles + positions), random_rows=2 * min(singles, distinct or singles), row_bytes=4)
+
+
 def weight_count(*layers: keras.layers.Layer) -> int:
     """Number of trainable weights in `layers`."""
     return sum(math.prod(v.shape) for layer in layers for v in layer.trainable_weights)

@@ -9,6 +9,7 @@
      +--> multi-hot x w, + numbers x w [B, 1] ---------------------------------+
 
 The sizes are the contest's. The contest's linear term had no weights (a plain sum); ours has weights, as in the paper.
+At size "few_rows" it is added to the logit, as in the paper, and the last tower does not read it.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class DeepFM(CTRModel):
             deviation=0.03,
             scaled=True,
         ),
+        "few_rows": Sizes.few_rows(deep=(16,), top=(16,)),
     }
     most_buckets = 10_000
 
@@ -52,10 +54,9 @@ class DeepFM(CTRModel):
         dim, units, options = self.sizes.dim, self.sizes.units, {"rungs": self.rungs} | self.sizes.tower
         numbers, tasks = self.encoder.number_count, len(self.tasks)
         self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, **self.sizes.embeddings)
-        wide = self.sizes.wide(schema)
-        self.linear = tables.Wide(wide, self.input_schema, numbers, 1, self.choices, rungs=self.rungs, l2=self.sizes.l2)
+        self.linear = tables.Wide.of(self, numbers, tasks if self.sizes.linear else 1)
         self.deep = blocks.Tower(len(self.fields) * dim + numbers, units["deep"], seeds, name="deep", **options)
-        joined = units["deep"][-1] + 1 + dim
+        joined = units["deep"][-1] + (0 if self.sizes.linear else 1) + dim
         self.interaction = factorization_machine.OP.pick(self.rungs)
         self.top = blocks.Tower(joined, units["top"], seeds, name="top", **options)
         self.logit = blocks.Tower(units["top"][-1], (tasks,), seeds, name="logit", linear_top=True, **options)
@@ -65,8 +66,10 @@ class DeepFM(CTRModel):
         (flat,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         deep = self.deep(sharing.side_by_side(flat, numbers), training=training)  # [B, 32]
         pairs = self._pairs(flat)  # [B, D]
-        joined = sharing.side_by_side(deep, self.linear(ids, numbers, training=training), pairs)  # [B, 32 + 1 + D]
-        return self.logit(self.top(joined, training=training), training=training)  # [B, K]
+        linear = self.linear(ids, numbers, training=training)  # [B, 1], or [B, K]
+        parts = (deep, pairs) if self.sizes.linear else (deep, linear, pairs)  # [B, 32 + 1 + D] together
+        logits = self.logit(self.top(sharing.side_by_side(*parts), training=training), training=training)  # [B, K]
+        return logits + linear if self.sizes.linear else logits
 
     def _pairs(self, flat: sharing.Matrix) -> sharing.Matrix:
         """The sum over all pairs of fields. For two groups it is the sum of each group's own pairs, plus the product of their
@@ -89,7 +92,6 @@ class DeepFM(CTRModel):
         singles = len(self.schema.categoricals) * rows
         tables = blocks.lookup_work(singles + positions, self.sizes.dim, slots=2, distinct=distinct)
         dense = blocks.weight_count(self.linear, self.deep, self.top, self.logit)
-        weights = min(singles, distinct or singles)
-        linear = Work(flops=4.0 * (singles + positions), random_rows=2 * weights, row_bytes=4)
+        linear = blocks.linear_work(singles, positions, distinct)
         pairs = factorization_machine.OP.work(rows, len(self.fields), self.sizes.dim)
         return towers + tables + linear + pairs + sparse_update.OP.work(dense, slots=2)

@@ -8,7 +8,8 @@
                                                                        [B, (F + 1) F / 2]               [B, K]
 
 The sizes are the contest's. In the contest's code the top's 512 layer had no effect; here the top is a real stack, as in the
-paper. A schema without numbers has no bottom: only the pairs of embeddings go to the top.
+paper. A schema without numbers has no bottom: only the pairs of embeddings go to the top. At size "few_rows" a linear part like
+WDL's is added to the logit.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class DLRM(CTRModel):
             momentum=0.9,
             scaled=True,
         ),
+        "few_rows": Sizes.few_rows(top=(16,), bottom=(16,)),
     }
 
     def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", sizes=None, name=None):
@@ -59,6 +61,7 @@ class DLRM(CTRModel):
         joined = vectors * (vectors - 1) // 2 + (dim if numbers else 0)
         self.interaction = dot_interaction.OP.pick(self.rungs)
         options["batch_norm"] = False
+        self.linear = tables.Wide.of(self, numbers, len(self.tasks)) if self.sizes.linear else None
         self.top = blocks.Tower(joined, (*units["top"], len(self.tasks)), seeds, name="top", linear_top=True, **options)
 
     def call(self, features, training=False):
@@ -66,7 +69,8 @@ class DLRM(CTRModel):
         (flat,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
         dense = None if numbers is None else self.bottom(numbers, training=training)  # [B, D]
         dots = self.interaction(dense, sharing.whole(flat), self.sizes.dim)  # [B, D + P]
-        return self.top(dots, training=training)  # [B, K]
+        logits = self.top(dots, training=training)  # [B, K]
+        return logits if self.linear is None else logits + self.linear(ids, numbers, training=training)
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
         """The least work of one training step; see `CTRModel.work`."""
@@ -76,4 +80,7 @@ class DLRM(CTRModel):
             work += tower.work(rows)
         vectors = len(self.fields) + (self.bottom is not None)
         work += dot_interaction.OP.work(rows, vectors, self.sizes.dim)
+        if self.linear is not None:
+            work += blocks.linear_work(len(self.schema.categoricals) * rows, positions, distinct)
+            towers.append(self.linear)
         return work + sparse_update.OP.work(blocks.weight_count(*towers), slots=2)

@@ -9,7 +9,8 @@
                       +--> a softmax gate per task [B, E] ---> sum over E [B, H] --> tower 256-192-128-64 ReLU --> logit
                                                                        (one per task)                           [B, K]
 
-The sizes are DeepRec's. The E experts share one packed variable per layer, [E, in, out].
+The sizes are DeepRec's. The E experts share one packed variable per layer, [E, in, out]. At size "few_rows" a linear part like
+WDL's is added to the logits.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ class MMoE(CTRModel):
             deviation=0.02,
             scaled=True,
         ),
+        "few_rows": Sizes.few_rows(experts=(16,), towers=(16,)),
     }
     expert_count = 4
 
@@ -106,6 +108,7 @@ class MMoE(CTRModel):
         inputs, mixed = len(self.fields) * dim + self.encoder.number_count, units["experts"][-1]
         options = {"dropout": self.sizes.dropout, "l2": self.sizes.l2, "rungs": self.rungs}
         self.experts = Experts(self.expert_count, inputs, units["experts"], seeds, name="experts", **options)
+        self.linear = tables.Wide.of(self, self.encoder.number_count, len(self.tasks)) if self.sizes.linear else None
         self.mixture = mixture.OP.pick(self.rungs)
         self.gates, self.towers, stack = [], [], tower.OP.pick(self.rungs)
         for task in self.tasks:
@@ -121,7 +124,8 @@ class MMoE(CTRModel):
         kernels, biases = [gate.kernel.value for gate in gates], [gate.bias.value for gate in gates]
         mixed = self.mixture(x, self.experts(x, training=training), kernels, biases)  # K of [B, H]
         logits = [tower(x, training=training) for tower, x in zip(self.towers, mixed)]  # K of [B, 1]
-        return tf.concat(logits, axis=1)  # [B, K]
+        logits = tf.concat(logits, axis=1)  # [B, K]
+        return logits if self.linear is None else logits + self.linear(ids, numbers, training=training)
 
     def work(self, rows: int, positions: float, distinct: float | None = None) -> Work:
         """The least work of one training step; see `CTRModel.work`."""
@@ -131,4 +135,7 @@ class MMoE(CTRModel):
         work += mixture.OP.work(rows, self.experts.sizes[0], self.expert_count, len(self.tasks), self.sizes.units["experts"][-1])
         for layer in self.towers:
             work += layer.work(rows)
+        if self.linear is not None:
+            work += blocks.linear_work(len(self.schema.categoricals) * rows, positions, distinct)
+            parts.append(self.linear)
         return work + sparse_update.OP.work(blocks.weight_count(*parts), slots=2)

@@ -60,7 +60,9 @@ class Sizes:
         l2: the factor of the squared weights in the loss; see `ctrlab.models.regularization`.
         batch_norm: whether a BatchNormalization follows each hidden layer of the parts that the model names.
         momentum: momentum of its moving statistics. Their first values no longer matter after about 5 / (1 - momentum) steps.
-        wide_buckets: the largest number of linear weights of a column; None: as many as its table has rows. WDL and DeepFM only.
+        linear: whether a linear part over the schema's wide columns and the numbers is added to the logits. WDL always has one;
+            without it, DeepFM's top reads its linear part, and DLRM and MMoE have none. DIN and DIEN never have one.
+        wide_buckets: the largest number of linear weights of a column; None: as many as its table has rows.
         deviation: the standard deviation of the initial values of embeddings; embedding variables have their own.
         scaled: whether numbers are standardized; see `scaling.Standardized`.
         joint_norm: whether WDL's deep input is divided by its L2 norm over the whole batch, as in the contest. Then the answer
@@ -79,16 +81,24 @@ class Sizes:
     l2: float = 0.0
     batch_norm: bool = False
     momentum: float = 0.99
+    linear: bool = False
     wide_buckets: int | None = None
     deviation: float = 0.05
     scaled: bool = False
     joint_norm: bool = False
 
+    @classmethod
+    def few_rows(cls, **units: tuple[int, ...]) -> Sizes:
+        """The numbers for few rows: a linear part beside small layers, which start near 0."""
+        hyper = Hyper("adagrad", 0.05, batch_size=128, initial_accumulator=1e-3)
+        regularized = {"dropout": 0.1, "l2": 1e-4, "momentum": 0.9, "deviation": 0.02}
+        return cls(4, units, hyper, linear=True, scaled=True, **regularized)
+
     def __post_init__(self):
         dim = _whole("The dimension of embeddings", self.dim)
         units = {part: _layers(part, layers) for part, layers in self.units.items()}
         found = {"dim": dim, "units": units}
-        found |= {name: _flag(name, getattr(self, name)) for name in ("batch_norm", "scaled", "joint_norm")}
+        found |= {name: _flag(name, getattr(self, name)) for name in ("batch_norm", "linear", "scaled", "joint_norm")}
         if self.wide_buckets is not None:
             found["wide_buckets"] = _whole("`wide_buckets`", self.wide_buckets)
         for name, most in (("dropout", 1.0), ("l2", math.inf), ("momentum", 1.0), ("deviation", math.inf)):
@@ -100,6 +110,7 @@ class Sizes:
         """All numbers in a line."""
         layers = "; ".join(f"{part} {'-'.join(map(str, units))}" for part, units in sorted(self.units.items()))
         norm = f"batch_norm with momentum {self.momentum:g}" if self.batch_norm else "no batch_norm"
+        norm += ", a linear part" if self.linear else ""
         hyper, clip = self.hyper, f", clip_norm {self.hyper.clip_norm:g}" if self.hyper.clip_norm else ""
         rate = f"{hyper.optimizer} at {hyper.learning_rate:g}{clip}, batch_size {hyper.batch_size}"
         return f"dim {self.dim}; {layers}; dropout {self.dropout:g}, l2 {self.l2:g}, {norm}; {rate}"

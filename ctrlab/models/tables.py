@@ -306,6 +306,12 @@ class Wide(keras.layers.Layer):
         self._growing = Tables({c: self._grown(c, o) for c, o in self._options.items()}, name="growing")
         self.built = True
 
+    @classmethod
+    def of(cls, model, numbers: int, outputs: int, name: str = "linear") -> Wide:
+        """A model's linear part, over its schema's wide columns."""
+        sizes = model.sizes.wide(model.schema)
+        return cls(sizes, model.input_schema, numbers, outputs, model.choices, rungs=model.rungs, l2=model.sizes.l2, name=name)
+
     @property
     def growing(self) -> dict[str, EmbeddingVariable]:
         return self._growing.tables

@@ -48,6 +48,7 @@ class WDL(CTRModel):
             deviation=0.02,
             scaled=True,
         ),
+        "few_rows": Sizes.few_rows(deep=(16,)),
     }
 
     def __init__(self, schema, optimizations="none", seed=2021, embedding="hashed", sizes=None, name=None):
@@ -58,16 +59,7 @@ class WDL(CTRModel):
         dim, numbers, tasks = self.sizes.dim, self.encoder.number_count, len(self.tasks)
         options = {"rungs": self.rungs} | self.sizes.tower
         self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, **self.sizes.embeddings)
-        self.wide = tables.Wide(
-            self.sizes.wide(schema),
-            self.input_schema,
-            numbers,
-            tasks,
-            self.choices,
-            rungs=self.rungs,
-            l2=self.sizes.l2,
-            name="wide",
-        )
+        self.wide = tables.Wide.of(self, numbers, tasks, name="wide")
         units = (*self.sizes.units["deep"], tasks)
         self.deep = blocks.Tower(len(self.fields) * dim + numbers, units, seeds, name="deep", linear_top=True, **options)
 
@@ -83,8 +75,7 @@ class WDL(CTRModel):
         """The least work of one training step; see `CTRModel.work`."""
         singles = len(self.schema.categoricals) * rows
         tables = blocks.lookup_work(singles + positions, self.sizes.dim, slots=2, distinct=distinct)
-        weights = min(singles, distinct or singles)
-        linear = Work(flops=4.0 * (singles + positions), random_rows=2 * weights, row_bytes=4)
+        linear = blocks.linear_work(singles, positions, distinct)
         dense = sparse_update.OP.work(blocks.weight_count(self.wide, self.deep), slots=2)
         return self.deep.work(rows) + tables + linear + dense
 

@@ -17,6 +17,7 @@ from ctrlab.errors import CtrlabError
 STUDIES = {
     "checkpoints": "How long training stands still for a checkpoint.",
     "embedding": "An embedding variable beside a dense table and TensorFlow's hash tables.",
+    "few-rows": "Presets on few rows beside regression and boosting.",
     "fleet": "Who gets which cores: the simulation beside this machine.",
     "freshness": "From a click to the first answer that learned from it.",
     "graphs": "Served graphs from ids beside onnxruntime.",

@@ -1,0 +1,1 @@
+"""`ctrlab bench few-rows`: the AUC of our models on few rows, beside logistic regression and gradient boosting."""
