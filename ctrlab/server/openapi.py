@@ -125,7 +125,6 @@ def _predict(info: dict) -> dict:
         together |= {name: [splits], splits: [name]}
         if column not in defaults:
             rules.append({"anyOf": [{"required": [column]}, {"required": [name]}]})
-        rules += [{"not": {"required": [column, each]}} for each in (name, splits)]
     needed = sorted(row.keys() - defaults.keys())
     counts = {COUNTS.column: _lists({"type": "integer", "minimum": 0}, [-1])} if info.get("per_user") else {}
     by_row = {"type": "object", "properties": row, "required": needed, "additionalProperties": False}
@@ -134,7 +133,8 @@ def _predict(info: dict) -> dict:
         "properties": columns | counts,
         "required": [name for name in needed if name in types],
         "additionalProperties": False,
-    } | ({"allOf": rules, "dependentRequired": together} if rules else {})
+    } | ({"allOf": rules} if rules else {})
+    by_column |= {"dependentRequired": together} if together else {}
     if len(row) == 1:
         (name,) = row
         by_row, by_column = {"anyOf": [by_row, row[name]]}, {"anyOf": [by_column, _lists(row[name], [-1])]}
