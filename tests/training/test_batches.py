@@ -67,7 +67,7 @@ LABELS = {
 def test_labels_of_every_shape_and_type_train_alike(way):
     ends, batch = {}, features()
     for what, labels in LABELS.items():
-        model = build("wdl", ONE, seed=1)
+        model = build("wdl", ONE, "all", seed=1)
         way(model, (batch, tf.constant(labels)))
         ends[what] = np.concatenate([v.numpy().ravel() for v in model.weights])
     for what, end in ends.items():
@@ -77,12 +77,12 @@ def test_labels_of_every_shape_and_type_train_alike(way):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dtype", ["f4", "i8", "?"])
 def test_labels_of_two_tasks(way, dtype):
-    way(build("mmoe", TWO), (features(), tf.constant(rng.integers(0, 2, (ROWS, 2)).astype(dtype))))
+    way(build("mmoe", TWO, "all"), (features(), tf.constant(rng.integers(0, 2, (ROWS, 2)).astype(dtype))))
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_soft_labels(way):
-    way(build("wdl", ONE), (features(), tf.constant(rng.random((ROWS, 1)).astype("f4"))))
+    way(build("wdl", ONE, "all"), (features(), tf.constant(rng.random((ROWS, 1)).astype("f4"))))
 
 
 BAD_LABELS = {
@@ -120,7 +120,7 @@ def refused(way, model, batch, sentence):
 @pytest.mark.parametrize("what", BAD_LABELS)
 def test_labels_that_are_refused(way, what):
     schema, labels, sentence = BAD_LABELS[what]
-    refused(way, build("wdl" if schema is ONE else "mmoe", schema), (features(), tf.constant(labels)), sentence)
+    refused(way, build("wdl" if schema is ONE else "mmoe", schema, "all"), (features(), tf.constant(labels)), sentence)
 
 
 BAD_FEATURES = {
