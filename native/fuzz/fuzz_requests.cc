@@ -27,10 +27,9 @@ using namespace std::string_literals;
 constexpr int32_t kMost = 8;
 
 const Signature& TheSignature(bool shared) {
-  static const std::vector<Signature::Input> columns = {{"age", Type::kInt32},        {"id", Type::kInt64},
-                                                        {"item", Type::kText},        {"past/row_splits", Type::kInt64},
-                                                        {"past/values", Type::kText}, {"price", Type::kFloat},
-                                                        {"scores", Type::kFloat, {2}}};
+  static const std::vector<Signature::Input> columns = {
+      {"age", Type::kInt32},        {"id", Type::kInt64},    {"item", Type::kText},        {"past/row_splits", Type::kInt64},
+      {"past/values", Type::kText}, {"price", Type::kFloat}, {"scores", Type::kFloat, {2}}};
   static const Signature::Defaults defaults = {{"age", {7, 7, "7"}}, {"item", {}}, {"past", {}}, {"price", {1.5, 0, "1.5"}}};
   static const Signature alone(columns, {}, defaults);
   static const Signature of_users(
@@ -170,8 +169,8 @@ std::string Predict(bool content) {
 // `floats`: in the last input; its shape says 2.
 std::string Infer(bool raw, size_t floats = 2) {
   WireWriter request;
-  const auto add = [&](const std::string& name, const std::string& datatype, uint64_t n, uint32_t field,
-                       const std::string& value, uint64_t wide = 0) {
+  const auto add = [&](const std::string& name, const std::string& datatype, uint64_t n, uint32_t field, const std::string& value,
+                       uint64_t wide = 0) {
     WireWriter input, contents;
     input.Bytes(1, name);
     input.Bytes(2, datatype);
@@ -189,8 +188,8 @@ std::string Infer(bool raw, size_t floats = 2) {
   add("price", "FP32", 2, 6, std::string(4 * floats, '\0'));
   add("scores", "FP32", 2, 6, std::string(16, '\0'), 2);
   const std::string text("\1\0\0\0x", 5);
-  for (const std::string& value :
-       {std::string(8, '\1'), std::string(16, '\1'), text, std::string(16, '\0'), text, std::string(8, '\0'), std::string(16, '\0')}) {
+  for (const std::string& value : {std::string(8, '\1'), std::string(16, '\1'), text, std::string(16, '\0'), text,
+                                   std::string(8, '\0'), std::string(16, '\0')}) {
     if (raw) request.Bytes(7, value);
   }
   return "i" + request.Take();
@@ -240,7 +239,8 @@ int main(int argc, char** argv) {
                                      "\x80",
                                      "\x12",
                                      "\x0a"};
-  for (const std::string& name : {"age", "id", "item", "past", "past/values", "past/row_splits", "price", "scores", Signature::kCounts}) {
+  for (const std::string& name :
+       {"age", "id", "item", "past", "past/values", "past/row_splits", "price", "scores", Signature::kCounts}) {
     pieces.push_back("\"" + name + "\": [1]");
     pieces.push_back(Entry(name, Tensor(7, {1}, 8, {"x"}, false)));
     pieces.push_back(Entry(name, Tensor(9, {1 << 20}, 10, {"\1"}, false)));

@@ -53,8 +53,7 @@ int32_t Say(int32_t code, const std::string& text, char* problem, size_t size) {
 }
 
 void AtExit() {
-  Require(held == 0, kOnce, "0 answers that are still held",
-          std::to_string(held));
+  Require(held == 0, kOnce, "0 answers that are still held", std::to_string(held));
   Require(!open, "A handle that was given is released.", "one call of ctrlab_processor_release", "none");
 }
 

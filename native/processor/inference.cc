@@ -322,8 +322,8 @@ class InferJson {
 
 }  // namespace
 
-Answer ParseInferJson(std::string_view bytes, int64_t header, const Signature& signature,
-                      const std::vector<std::string>& outputs, InferRequest* request, Arrays* arrays) {
+Answer ParseInferJson(std::string_view bytes, int64_t header, const Signature& signature, const std::vector<std::string>& outputs,
+                      InferRequest* request, Arrays* arrays) {
   const auto size = static_cast<int64_t>(bytes.size());
   if (header > size) return Invalid("The JSON of a request is ", header, " bytes of it; received ", size, " in all.");
   const std::string_view json = bytes.substr(0, header < 0 ? size : header);

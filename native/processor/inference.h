@@ -16,9 +16,9 @@ namespace ctrlab::processor {
 
 struct InferRequest {
   Addressee addressee;
-  std::string id;                    // goes back with the answer
-  std::vector<std::string> outputs;  // which it asks for; none: all
-  bool binary = false;               // whether the client wants values as bytes,
+  std::string id;                         // goes back with the answer
+  std::vector<std::string> outputs;       // which it asks for; none: all
+  bool binary = false;                    // whether the client wants values as bytes,
   std::map<std::string, bool> binary_of;  // and of which outputs it says that itself
 };
 
@@ -28,8 +28,8 @@ Answer ParseInferRequest(std::string_view bytes, const Signature& signature, con
 
 // Reads a request whose first `header` bytes are JSON and whose other bytes are tensors. With a `header` of -1 all bytes are
 // JSON.
-Answer ParseInferJson(std::string_view bytes, int64_t header, const Signature& signature,
-                      const std::vector<std::string>& outputs, InferRequest* request, Arrays* arrays);
+Answer ParseInferJson(std::string_view bytes, int64_t header, const Signature& signature, const std::vector<std::string>& outputs,
+                      InferRequest* request, Arrays* arrays);
 
 // A ModelInferResponse with raw contents.
 std::string WriteInferResponse(const Addressee& by, const InferRequest& to, const std::vector<Output>& outputs);

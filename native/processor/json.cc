@@ -97,7 +97,8 @@ class RowsOf {
           if (columns[c].splits < 0 || (columns[c].missing && value->is_null())) return Answer{};
           array values;
           if (value->get(values) != simdjson::SUCCESS) {
-            return Invalid("Column ", columns[c].name, " has a list in each row; received ", KindOf(*value), " in row ", row, ".");
+            return Invalid("Column ", columns[c].name, " has a list in each row; received ", KindOf(*value), " in row ", row,
+                           ".");
           }
           counts_[c] += SizeOf(values);
           return Answer{};
@@ -108,7 +109,8 @@ class RowsOf {
     for (size_t c = 0; c < columns.size(); ++c) {
       const auto& [name, values, splits, per_user, missing] = columns[c];
       if (splits < 0) {
-        if (Answer bad = filler_->MakeRows(values, row_count_, row_count_ > 0 && !missing ? &firsts[c] : nullptr); !bad.ok()) return bad;
+        if (Answer bad = filler_->MakeRows(values, row_count_, row_count_ > 0 && !missing ? &firsts[c] : nullptr); !bad.ok())
+          return bad;
         continue;
       }
       if (Answer bad = filler_->Make(values, counts_[c]); !bad.ok()) return bad;
@@ -189,8 +191,7 @@ class RowsOf {
   int64_t row_count_ = 0;
 };
 
-Answer Read(const object& fields, const Signature& signature, Addressee* addressee, Arrays* arrays, size_t bytes,
-            bool* rows) {
+Answer Read(const object& fields, const Signature& signature, Addressee* addressee, Arrays* arrays, size_t bytes, bool* rows) {
   Filler filler(signature, arrays, bytes);
   element inputs, instances;
   const bool by_columns = fields["inputs"].get(inputs) == simdjson::SUCCESS;

@@ -116,7 +116,11 @@ bool NumberOf(const element& value, T* out) {
 class Filler {
  public:
   Filler(const Signature& signature, Arrays* arrays, size_t bytes)
-      : signature_(signature), arrays_(arrays), received_(signature, arrays, bytes), data_(signature.size()), rows_(signature.size()) {}
+      : signature_(signature),
+        arrays_(arrays),
+        received_(signature, arrays, bytes),
+        data_(signature.size()),
+        rows_(signature.size()) {}
 
   Received& received() { return received_; }
 
@@ -142,9 +146,7 @@ class Filler {
   }
 
   // The values of a row of input i, from value *k on, which moves on.
-  Answer SetRow(int32_t i, int64_t* k, const element& value, const Place& place) {
-    return SetPart(i, k, value, rows_[i], place);
-  }
+  Answer SetRow(int32_t i, int64_t* k, const element& value, const Place& place) { return SetPart(i, k, value, rows_[i], place); }
 
   // Value k of input i.
   Answer Set(int32_t i, int64_t k, const element& value, const Place& place) {

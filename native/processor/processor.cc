@@ -399,8 +399,10 @@ std::string Processor::Info() const {
     json += '}';
   };
   const auto& outputs = servable->outputs();
-  object("inputs", signature.size(), [&](size_t i) { json += Quoted(signature[i].name) + ": \"" + NameOf(signature[i].type) + '"'; });
-  object("input_shapes", signature.size(), [&](size_t i) { json += Quoted(signature[i].name) + ": " + Words(signature[i].shape()); });
+  object("inputs", signature.size(),
+         [&](size_t i) { json += Quoted(signature[i].name) + ": \"" + NameOf(signature[i].type) + '"'; });
+  object("input_shapes", signature.size(),
+         [&](size_t i) { json += Quoted(signature[i].name) + ": " + Words(signature[i].shape()); });
   object("outputs", outputs.size(), [&](size_t o) { json += Quoted(outputs[o].name) + ": \"" + NameOf(outputs[o].type) + '"'; });
   object("output_shapes", outputs.size(), [&](size_t o) { json += Quoted(outputs[o].name) + ": " + Words(outputs[o].shape); });
   std::string per_user, defaults;

@@ -2,7 +2,6 @@
 
 #pragma once
 
-
 #include "processor/inputs.h"
 
 namespace ctrlab::processor {
@@ -131,10 +130,11 @@ class Received {
       });
       if (bad < 0) continue;
       const std::string place = input.name + ", row " + std::to_string(bad / std::max<int64_t>(made.count / made.rows, 1));
-      if (input.type == Type::kBool) return Invalid("A value of ", place, ", must be 1 or 0, true or false; received another byte.");
-      return Invalid("A value of ", place, ", must be a finite number; received NaN or infinity: ",
-                     signature_.MissingIn(i) ? "leave a missing value out in JSON, or send the column's default."
-                                             : "send a number.");
+      if (input.type == Type::kBool)
+        return Invalid("A value of ", place, ", must be 1 or 0, true or false; received another byte.");
+      return Invalid(
+          "A value of ", place, ", must be a finite number; received NaN or infinity: ",
+          signature_.MissingIn(i) ? "leave a missing value out in JSON, or send the column's default." : "send a number.");
     }
     return {};
   }

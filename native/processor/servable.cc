@@ -223,15 +223,15 @@ Answer Servable::Run(const Tensors& inputs, std::vector<tensorflow::Tensor>* val
   if (!ran.ok()) return AnswerOf(ran);
   for (size_t o = 0; o < outputs_.size(); ++o) {
     const tensorflow::Tensor& value = (*values)[o];
-    if (value.dtype() == DataTypeOf(outputs_[o].type) && value.dims() > 0 && value.dim_size(0) == (*values)[0].dim_size(0)) continue;
+    if (value.dtype() == DataTypeOf(outputs_[o].type) && value.dims() > 0 && value.dim_size(0) == (*values)[0].dim_size(0))
+      continue;
     return Refusal(Code::kFailed, "A model answers with a value of each output for each row; ", outputs_[o].name,
                    " of this one is ", value.DebugString(0), ".");
   }
   return {};
 }
 
-std::vector<Output> Servable::Chosen(const std::vector<tensorflow::Tensor>& values,
-                                     const std::vector<std::string>& names) const {
+std::vector<Output> Servable::Chosen(const std::vector<tensorflow::Tensor>& values, const std::vector<std::string>& names) const {
   std::vector<Output> chosen;
   for (const std::string& name : names.empty() ? output_names_ : names) {
     const size_t o = std::find(output_names_.begin(), output_names_.end(), name) - output_names_.begin();
