@@ -100,7 +100,7 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
         """The ids of each column, and the numbers, float32 [B, n], or None without numbers; standardized if the model's sizes say
         so.
         """
-        numbers = self.encoder.numbers(features)
+        numbers = self.encoder.numbers(features, checked=not training)
         if self.scaling is not None:
             numbers = self.scaling(numbers, training=training)
         return self.encoder.ids(features), numbers

@@ -71,8 +71,12 @@ class Encoder:
         return {c.name: found[c.name] for c in columns}
 
     @part("input")
-    def numbers(self, features: Mapping[str, tf.Tensor]) -> sharing.Matrix | None:
-        """float32 [B, numeric columns + numeric lists], or None if the schema has no numbers."""
+    def numbers(self, features: Mapping[str, tf.Tensor], checked: bool = True) -> sharing.Matrix | None:
+        """float32 [B, numeric columns + numeric lists], or None if the schema has no numbers.
+
+        Args:
+            checked: refuse numbers that are not finite. A training step refuses their loss or gradient, before it changes anything.
+        """
         if not self.number_columns:
             return None
         if STAGED in features:
@@ -80,12 +84,13 @@ class Encoder:
         runs = []
         for run, users in sharing.runs(self.number_columns, features):
             values = raw.taken(run, features)
-            runs.append(sharing.wrapped(raw.finite(run, values, self._numbers(run, values)), users))
+            numbers = self._numbers(run, values)
+            runs.append(sharing.wrapped(raw.finite(run, values, numbers) if checked else numbers, users))
         return sharing.side_by_side(*runs)
 
     def stage(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """Computes `ids` and `numbers` from raw features and returns them as features, so that the training step need not."""
-        numbers = self.numbers(features)
+        numbers = self.numbers(features, checked=False)
         return self.ids(features, [*self.id_columns, *self.negatives]) | {STAGED: tf.zeros([0]) if numbers is None else numbers}
 
 

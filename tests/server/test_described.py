@@ -32,8 +32,10 @@ def test_metadata_over_grpc_is_that_over_http(server):
     found = every(server.call(f"{INFERENCE}ModelMetadata", wire.field(1, b"ctr")))
     assert (found[1], found[2], found[3]) == ([b"ctr"], [b"1"], [b"ctrlab_processor"])
     for key, tensors in ((4, over_http["inputs"]), (5, over_http["outputs"])):
-        minus_one = b"\xff" * 9 + b"\x01"
-        expected = [[each["name"].encode(), each["datatype"].encode(), minus_one * len(each["shape"])] for each in tensors]
+        expected = [
+            [each["name"].encode(), each["datatype"].encode(), b"".join(wire.varint(size % 2**64) for size in each["shape"])]
+            for each in tensors
+        ]
         assert [[tensor[1][0], tensor[2][0], tensor[3][0]] for tensor in map(every, found[key])] == expected
 
 

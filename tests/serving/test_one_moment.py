@@ -45,7 +45,7 @@ def planted(bundle):
             path=path, bundle=bundle, table_names=list("abcd"), table_dims=[2] * 4, table_rows=[ROWS, ROWS, -1, -1],
             memory_rows=[0, 0, 0, 5], row_formats=["float32"] * 4, dense_bytes=[4_000], name="open",
         )  # fmt: skip
-    return saved_model(graph, {"ids": ids.name}, output.name, opened, {WEIGHTS: path})
+    return saved_model(graph, {"ids": ids.name}, {"probabilities": output.name}, opened, {WEIGHTS: path})
 
 
 def cut(u):
