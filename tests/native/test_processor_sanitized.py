@@ -142,7 +142,7 @@ PLANTED = {
         "address,undefined",
         "processor.cc",
         "  const Addressee by = {",
-        "  probabilities = {};\n  const Addressee by = {",
+        "  values.clear();\n  const Addressee by = {",
         "heap-use-after-free",
     ),
     "an answer that is not given back": (
