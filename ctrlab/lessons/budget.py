@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.check import CheckFailed, reason_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -69,8 +69,7 @@ class Budget:
 
     def numbers(self) -> str:
         """The limits as a learner reads them: "at most 250 ops, no OneHot, no tensor above 64,000 elements"."""
-        families = (f"at most {n} {_named(op)}" if n else f"no {_named(op)}" for op, n in self.ops.items())
-        said = [f"at most {self.most_ops:,} ops", *families]
+        said = [f"at most {self.most_ops:,} ops", *(_allowed(family, most) for family, most in self.ops.items())]
         if self.largest_elements is not None:
             said.append(f"no tensor above {self.largest_elements:,} elements")
         if self.bytes is not None:
@@ -98,7 +97,8 @@ class Budget:
             found = {op: n for op, n in spent.ops.items() if re.search(family, op)}
             if (count := sum(found.values())) > most:
                 received = ", ".join(f"{n} {op}" for op, n in sorted(found.items()))
-                fail(f"The graph has {received}, {_above(most)}.", f"at most {most} {_named(family)}", received)
+                above = f"more than {most}" if most else "and none is allowed"
+                fail(f"The graph has {received}, {above}.", _allowed(family, most), received)
         if self.largest_elements is not None and spent.largest_elements > self.largest_elements:
             op, shape = spent.largest
             received = f"{op} made {list(shape)}, {spent.largest_elements:,}"
@@ -110,12 +110,9 @@ class Budget:
         return spent
 
 
-def _named(family: str) -> str:
-    return family.replace("|", " or ")
-
-
-def _above(most: int) -> str:
-    return f"more than {most}" if most else "and none is allowed"
+def _allowed(family: str, most: int) -> str:
+    named = family.replace("|", " or ")
+    return f"at most {most} {named}" if most else f"no {named}"
 
 
 def spend(answer: Callable, *inputs) -> Spent:
@@ -143,7 +140,7 @@ def spend(answer: Callable, *inputs) -> Spent:
             "The function can be traced: it is made of TensorFlow ops alone.",
             wrong="The function can't be traced to a graph.",
             expected="a graph",
-            received=f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}",
+            received=reason_of(error),
             cure="use tf.* on the tensors; no .numpy(), no Python loop over values",
         ) from error
     finally:

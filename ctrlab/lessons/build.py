@@ -68,10 +68,10 @@ def _solved(nb: NotebookNode) -> NotebookNode:
 
 
 def _with_limits(name: str, nb: NotebookNode) -> NotebookNode:
-    """The lesson, in which the text of each exercise ends with the limits that its check declares."""
+    """The lesson, in which the text of each exercise ends with its check's limits and tolerances."""
     has_checks = (places.lesson_path(name).parent / "checks.py").exists()
     for n, judged in checking.checks_of(name).items() if has_checks else ():
-        told = [limit[0].upper() + limit[1:] for limit in limits.limits_of(judged)]
+        told = [said[0].upper() + said[1:] for said in limits.limits_of(judged) + limits.tolerances_of(judged)]
         said = textwrap.fill(f"{effort.LIMITS} {'. '.join(told)}.", 140, break_long_words=False) if told else ""
         for cell in nb.cells:
             if cell.cell_type == "markdown" and re.search(rf"^## Exercise {n}\b", cell.source, re.M):

@@ -177,24 +177,15 @@ def call(answer: Callable, *inputs, case: str, next_step: str = RUN_IT):
         if isinstance(error, CheckFailed) or _said_by_stub(error):
             raise
         raise _refusal(error, case, next_step) from error
+    spoiled = "The function leaves its inputs as they were.", f"The function changed an input; here {case}."
+    cure = "work on a copy, or build the result anew"
     if _structure(inputs) != shape_before:
-        raise CheckFailed(
-            "The function leaves its inputs as they were.",
-            wrong=f"The function changed the entries of an input; here {case}.",
-            expected="the same lists, sets and dictionaries",
-            received="some with other entries",
-            cure="work on a copy, or build the result anew",
-        )
+        right, now = "the same lists, sets and dictionaries", "some with other entries"
+        raise CheckFailed(spoiled[0], wrong=spoiled[1], expected=right, received=now, cure=cure)
     for old, new in zip(before, _values(inputs)):
         if old.shape != new.shape or np.any(_different(old, new)):
-            raise CheckFailed(
-                "The function leaves its inputs as they were.",
-                wrong=f"The function changed an input; here {case}.",
-                expected=_short(old),
-                received=_short(new),
-                index=_first_difference(old, new),
-                cure="work on a copy, or build the result from new tensors",
-            )
+            at = tuple(map(int, np.argwhere(_different(old, new))[0])) if old.shape == new.shape else None
+            raise CheckFailed(spoiled[0], wrong=spoiled[1], expected=_short(old), received=_short(new), index=at, cure=cure)
     return result
 
 
@@ -217,13 +208,18 @@ def _said_by_stub(error: BaseException) -> str | None:
     return found and found[0]
 
 
+def reason_of(error: BaseException) -> str:
+    """The error's type and message in one line, without what TensorFlow adds; of traced code, the last line is the message."""
+    first, *others = re.sub(r"\{\{\w+ \S+\}\} ?", "", str(error)).strip().splitlines() or ["no message"]
+    return others[-1].strip() if others and first == "in user code:" else f"{type(error).__name__}: {first}"
+
+
 def _refusal(error: BaseException, case: str, next_step: str) -> CheckFailed:
-    reason = (str(error).strip() or "no message").splitlines()[0]
     return CheckFailed(
         "The function answers every valid input.",
         wrong=f"The function raised {type(error).__name__}; here {case}.",
         expected="a result",
-        received=f"{type(error).__name__}: {reason}",
+        received=reason_of(error),
         **({"cure": next_step} if next_step == RUN_IT else {"next_step": next_step}),
     )
 
@@ -233,7 +229,7 @@ def parts(received, names: str, *, case: str) -> tuple:
     count = names.count(",") + 1
     if isinstance(received, tuple | list) and len(received) == count:
         return tuple(received)
-    found = f"{len(received)} values" if isinstance(received, tuple | list) else type(received).__name__
+    found = counted(len(received), "value") if isinstance(received, tuple | list) else type(received).__name__
     raise CheckFailed(
         f"The function returns {names}.",
         wrong=f"The function returned {found}; here {case}.",
@@ -252,13 +248,12 @@ def require_close(received, expected, *, case: str, next_step: str, rtol: float 
         case: a description of the input, for the message: "rows of no ids at all".
     """
     rule = "The result is that of the reference."
-    try:
+    kind, expected = type(received).__name__, np.asarray(expected)
+    with contextlib.suppress(Exception):
         received = np.asarray(received)
-    except Exception as error:
-        kind = type(received).__name__
-        wrong = f"The result is a {kind}, which is no dense tensor; here {case}."
-        raise CheckFailed(rule, wrong=wrong, expected="one dense tensor", received=kind, next_step=next_step) from error
-    expected = np.asarray(expected)
+    if not isinstance(received, np.ndarray) or received.dtype == object != expected.dtype:
+        wrong = f"The result is of type {kind}, and no dense tensor of numbers; here {case}."
+        raise CheckFailed(rule, wrong=wrong, expected="one dense tensor", received=kind, next_step=next_step)
     for what in ("shape", "dtype"):
         mine, right = getattr(received, what), getattr(expected, what)
         if mine != right:
@@ -284,11 +279,10 @@ def require_close(received, expected, *, case: str, next_step: str, rtol: float 
 
 def _how_far(received: np.ndarray, expected: np.ndarray, off: float, rtol: float) -> str:
     """What differs: how many elements, or by how much of the whole if rounding alone makes nearly all of them differ."""
-    count = int(np.count_nonzero(_different(received, expected)))
     if not expected.shape:
-        return "The value is another one"
-    differ = f"{count:,} of {expected.size:,} values differ"
-    return f"{differ}, by {off:.2g} of the whole by norm, and {rtol:g} is allowed" if rtol and math.isfinite(off) else differ
+        return f"The value is {received}, and {expected} is right{f', within {rtol:.2g} of it' if rtol else ''}"
+    differ = f"{np.count_nonzero(_different(received, expected)):,} of {expected.size:,} values differ"
+    return f"{differ}, by {off:.2g} of the whole by norm, and {rtol:.2g} is allowed" if rtol and math.isfinite(off) else differ
 
 
 def _values(inputs: Sequence) -> list[np.ndarray]:
@@ -315,15 +309,14 @@ def _without_deques(nest):
     return [_without_deques(value) for value in nest] if type(nest) in (list, tuple, deque) else nest
 
 
-def _first_difference(old: np.ndarray, new: np.ndarray) -> tuple[int, ...] | None:
-    if old.shape != new.shape:
-        return None
-    return tuple(int(i) for i in np.argwhere(_different(old, new))[0])
-
-
 def _different(old: np.ndarray, new: np.ndarray) -> np.ndarray:
     """Marks the elements that differ; two NaNs are equal."""
     return (old != new) & ~((old != old) & (new != new))
+
+
+def counted(count: int, what: str) -> str:
+    """A number and its noun: "1 core", "1,024 cores"."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _in_short(value: object) -> str:

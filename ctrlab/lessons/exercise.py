@@ -201,12 +201,12 @@ class Same:
         except (TypeError, ValueError):  # arrays inside have no one truth
             same = False
         if not same:
-            _refuse(self, expected, _brief(received), case, question)
+            _refuse(self, _brief(expected), _brief(received), case, question)
 
 
 def _refuse(by: Number | Same, expected, received, case: str, question: Sequence) -> NoReturn:
     index = by.shown(*question) if by.shown else None
-    wrong = f"The answer is {received}, and not {_brief(expected) if not isinstance(expected, str) else expected}; here {case}."
+    wrong = f"The answer is {received}, and not {expected}; here {case}."
     raise CheckFailed(f"{by.rule}.", wrong=wrong, expected=expected, received=received, index=index, next_step=by.next_step)
 
 

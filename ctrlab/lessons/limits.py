@@ -13,6 +13,7 @@ import numpy as np
 from ctrlab.lessons import interpreter
 from ctrlab.lessons.budget import FREE, Budget
 from ctrlab.lessons.check import CheckFailed, call
+from ctrlab.lessons.outcome import plain
 from ctrlab.lessons.own_kernel import require_no_allocation
 
 Rng = np.random.Generator
@@ -73,8 +74,7 @@ class Peak:
         if held > self.most:
             received = f"{held:,} bytes for {self.of}"
             wrong, expected = f"The call held {held:,} bytes, more than {self.most:,}.", f"at most {self.most:,} bytes"
-            rule = f"Budget: {self.rule}."
-            raise CheckFailed(rule, wrong=wrong, expected=expected, received=received, next_step=self.next_step)
+            raise CheckFailed(f"Budget: {self.rule}.", wrong=wrong, expected=expected, received=received, next_step=self.next_step)
 
 
 @dataclass(frozen=True)
@@ -124,3 +124,14 @@ def stated(*what: str) -> Callable[[Limit], Limit]:
 def limits_of(check: Limit) -> list[str]:
     """What the text of an exercise tells of its limits, in their order."""
     return [limit.says() for limit in getattr(check, "limits", ()) if hasattr(limit, "says")]
+
+
+def tolerances_of(check: Limit) -> list[str]:
+    """What the text of an exercise tells of how near its floats must come."""
+    compare, near = getattr(check, "compare", None), {}
+    for name, part in (compare if isinstance(compare, dict) else {"": compare}).items():
+        part = getattr(part, "compare", part)
+        if getattr(part, "dtype", np.float32) in (np.float32, np.float64):
+            near.setdefault(max(getattr(part, "rtol", 0), getattr(part, "atol", 0)), []).append(name)
+    names = {most: "" if len(near) == 1 else f" of {' and '.join(of)}" for most, of in near.items() if most}
+    return [f"floats{of} within {plain(most)} of the right ones, by norm" for most, of in names.items()]

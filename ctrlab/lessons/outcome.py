@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from html import escape
 
+import numpy as np
+
 from ctrlab.lessons.figures.kit import BLUE, ORANGE, Figure
 
 LEFT, RIGHT, Y = 40, 600, 62
@@ -116,5 +118,5 @@ class Outcome:
 
 
 def plain(number: float) -> str:
-    """A number with three digits, or with all digits before the point: 125,000 and not 1.25e+05."""
-    return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"
+    """A number with three digits, or with all digits before the point: 125,000 and not 1.25e+05, 0.00001 and not 1e-05."""
+    return f"{number:,.0f}" if abs(number) >= 999.5 else np.format_float_positional(float(f"{number:.3g}"), trim="-")

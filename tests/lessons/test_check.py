@@ -237,3 +237,20 @@ def test_one_op_that_takes_the_time_is_told_of(runs, monkeypatch, capsys):
     runs(lambda: None)
     time.sleep(0.3)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("nothing", [None, object(), [None]])
+def test_what_holds_no_numbers_is_no_tensor(nothing):
+    with pytest.raises(CheckFailed, match=f"of type {type(nothing).__name__}, and no dense tensor"):
+        require(nothing, [1.0, 2.0])
+
+
+def test_an_error_is_told_without_what_tensorflow_adds():
+    @tf.function
+    def in_graph(x):
+        return x.numpy()
+
+    with pytest.raises(CheckFailed, match=r"received AttributeError: 'SymbolicTensor' object has no attribute 'numpy'"):
+        check.call(in_graph, tf.zeros(2), case="a test")
+    with pytest.raises(CheckFailed, match=r"received InvalidArgumentError: [^{]*\n"):
+        check.call(tf.scatter_nd, [[-1]], [1.0], [2], case="a test")

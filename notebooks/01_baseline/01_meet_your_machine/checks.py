@@ -36,7 +36,12 @@ def works(rng: np.random.Generator) -> Iterator[tuple[str, Work]]:
 
 def on_machines(rng: np.random.Generator) -> Iterator[tuple[str, Work, Ceilings]]:
     for ceilings in machines(rng):
-        yield from ((f"{case}, {work}", work, ceilings) for case, work in works(rng))
+        yield from ((f"{case}, {said(work)}", work, ceilings) for case, work in works(rng))
+
+
+def said(work: Work) -> str:
+    """The numbers of a work that are not 0, in short."""
+    return ", ".join(f"{name} {value:.4g}" for name, value in dataclasses.asdict(work).items() if value)
 
 
 def lookup_work(rows: int, ids: int, dim: int) -> Work:
@@ -47,7 +52,7 @@ def lookup_work(rows: int, ids: int, dim: int) -> Work:
 HINTS = {
     "flops": "each number of each fetched row is added once",
     "bytes": "ids are read once (int64), the result is written once (float32)",
-    "random_rows": "one row an id",
+    "random_rows": "one row per id",
     "row_bytes": "a row is dim floats of four bytes",
     "sigmoids": "a sum has none",
 }
@@ -65,11 +70,12 @@ def same_work(received: object, expected: Work, case: str, question: Sequence) -
     index = "{}: rows={}, ids={}, dim={}".format(case, *question)
     if not isinstance(received, Work):
         rule = "The answer is a Work."
-        raise CheckFailed(rule, expected="Work(...)", received=repr(received), index=index, next_step="return it")
+        raise CheckFailed(rule, expected="a Work(...)", received=repr(received), index=index, next_step="return it")
     for name, right in dataclasses.asdict(expected).items():
         if (came := getattr(received, name)) != right:
             rule = f"Work.{name} counts what no implementation can leave out."
-            raise CheckFailed(rule, expected=right, received=came, index=index, next_step=HINTS[name])
+            wrong = f"Work.{name} is {came}, and {right} is right."
+            raise CheckFailed(rule, wrong=wrong, expected=right, received=came, index=index, next_step=HINTS[name])
 
 
 CHECKS = {

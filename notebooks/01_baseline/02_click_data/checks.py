@@ -96,7 +96,7 @@ ONE_PASS = Traced(
     largest_elements=LETTERS + 1,
     on=same_length,
     of=f"{3 * (ENTRIES // 10)} texts of {LETTERS:,} bytes in all",
-    next_step="tf.cumsum over (text == ord(';')) tells of every byte how many separators came until there",
+    next_step="count the separators of the whole text in one go, not row by row or byte by byte",
 )
 CHECKS = {
     1: Exercise(
@@ -105,7 +105,7 @@ CHECKS = {
         reference=zipf_exponent,
         compare=Number(
             "The exponent is minus the slope of log count over log rank",
-            "sort falling, drop what is below `least`, number the rest from rank 1, fit log count over log rank, flip the sign",
+            "which counts stay, and which has rank 1? For two counts, work the slope out by hand",
             rtol=TOLERANCE,
             atol=TOLERANCE,
             shown=lambda counts, least: f"least={least}",

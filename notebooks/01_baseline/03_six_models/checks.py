@@ -76,7 +76,7 @@ def close_pairs(received: object, expected: np.ndarray, case: str, question: Seq
     Close(PAIRS, rtol=1e-5 * min(max(1.0, terms), 1e30))(received, expected, case, question)
 
 
-PAIRS = "square the sum over the fields: it has every pair twice, and each vector with itself once"
+PAIRS = "try it with three numbers: what do you get of (a + b + c) squared, beside the pairs that you want?"
 CHECKS = {
     1: Exercise(
         asks="second_order(v): float32 [B, F, D] -> float32 [B, D]",
@@ -110,7 +110,7 @@ CHECKS = {
                 f"{MANY:,} rows",
                 most=MOST_BYTES * MANY,
                 on=many,
-                next_step="np.unique and np.cumsum give ranks",
+                next_step="one sort finds the groups of equal scores (np.unique), and a rank needs no pair",
             ),
             NoLoop("rows", many=MANY, most=MOST_STEPS, on=many),
         ],

@@ -70,10 +70,10 @@ CHECKS = {
         reference=lambda events, own: own,
         given=lambda events, own: (events,),
         compare=Each(
-            "self time by name,",
+            "self time",
             Number(
                 "Self time is an event's length less that of the events directly in it",
-                "sort by start, the longer first; keep a stack of open events, and take a length off the innermost open one only",
+                "sort by start, the longer first; of all events around one, only the innermost has it directly within",
             ),
         ),
     ),

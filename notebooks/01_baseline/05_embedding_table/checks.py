@@ -114,7 +114,7 @@ CHECKS = {
         cases=lookups,
         reference=hot_rows,
         compare=Number(
-            "The fewest rows that serve so many of the lookups",
+            "The answer is the fewest rows that serve so many of the lookups",
             "count each id, sort the counts falling, add them up; how many of them reach the percentage?",
             whole=True,
             shown=lambda ids, percent: f"{percent} %",

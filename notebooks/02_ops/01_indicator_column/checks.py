@@ -85,7 +85,7 @@ CHECKS = {
         given=lambda rows, size: (ragged(rows), size),
         compare=Close("an index is [row, id], and duplicates add up"),
         limits=[BUDGET],
-        run_it="is -1 taken out before the scatter?",
+        run_it="run it by hand on a bag that holds -1, the unknown id, and on an empty one",
     ),
     2: Exercise(
         asks="the op `answer(columns, sizes, kernel, weights)` with the learner's kernel inside: float32 [B, H]",

@@ -83,7 +83,7 @@ CHECKS = {
         reference=lambda ids, rows: merge.reference(Slices(ids, rows)),
         given=tensors,
         compare={
-            "ids": Close("each id once, ascending: sort first", dtype=np.int64),
+            "ids": Close("each id once, ascending: in which order do yours come?", dtype=np.int64),
             "rows": Close("rows of equal ids are added up"),
         },
         limits=[BUDGET],

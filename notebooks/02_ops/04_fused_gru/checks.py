@@ -41,6 +41,7 @@ def in_order(received: object, longest_first: np.ndarray, case: str, question: S
     if order.dtype.kind != "i" or order.shape != (len(lengths),) or not np.array_equal(np.sort(order), np.arange(len(lengths))):
         raise CheckFailed(
             "`order` names each row once.",
+            wrong=f"`order` is no permutation of the rows; here {case}.",
             expected=f"a permutation of 0 to {len(lengths) - 1}",
             received=order.tolist(),
             next_step="tf.argsort gives the numbers of the rows, not their lengths",
@@ -94,7 +95,7 @@ BUDGET = Traced(
     ops={"TopK": 1, "Unique": 0},
     on=lambda rng: (tf.constant(rng.integers(0, 50, ROWS), tf.int64), BLOCK),
     of=f"{ROWS:,} rows in blocks of {BLOCK}",
-    next_step="sort once; sorted[::size] has the longest row of each block",
+    next_step="sort once; where in the sorted order is the longest row of each block?",
 )
 CHECKS = {
     1: Exercise(

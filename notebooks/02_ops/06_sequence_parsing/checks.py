@@ -86,7 +86,7 @@ def refuses_no_number(answer: Callable, rng: np.random.Generator) -> None:
             "What is no number is refused, and the first such cell is named.",
             expected="an error that names 'x' in row 1",
             received=received,
-            next_step="set *fault to {c, b} where ParseFloat returns false, once",
+            next_step="where do you learn that a part is no number, and which of several such cells does `*fault` name?",
         )
 
 
@@ -110,7 +110,9 @@ CHECKS = {
         cases=texts,
         reference=hashed,
         given=lambda columns, *rest: ([tf.constant(column, tf.string) for column in columns], *rest),
-        compare=Ragged("drop empty parts, keep rows; the columns stand below each other, the first column's rows come first"),
+        compare=Ragged(
+            "an empty text has no part, and keeps its row; the columns stand below each other, the first column's rows come first"
+        ),
         limits=[ONE_CHAIN],
         run_it="does each step of `stock` work on one long column?",
     ),

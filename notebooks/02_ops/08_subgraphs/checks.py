@@ -66,7 +66,7 @@ BUDGET = Traced(
     bytes=8 * 4 * ROWS * COLUMNS - 1,
     on=large,
     of=f"B = {ROWS} rows of n = {COLUMNS}",
-    next_step="multiply vectors with vectors first; keep a - mean, and put inverse into the vectors",
+    next_step="keep a - mean, and put inverse into the small vectors",
 )
 CHECKS = {
     1: Exercise(

@@ -69,7 +69,7 @@ BUDGET = Traced(
     ops={"MatMul|Einsum|Conv": 1},
     of=f"B = {ROWS}, I = {INPUTS}, O = {OUTPUTS}, E = {EXPERTS} and K = {TASKS}",
     on=lambda rng: layer(rng, ROWS, INPUTS, OUTPUTS, EXPERTS, TASKS),
-    next_step="put the kernels side by side, [I, E * O + K * E], and multiply once",
+    next_step="put all kernels side by side, and multiply once",
 )
 CHECKS = {
     1: Exercise(
@@ -78,7 +78,7 @@ CHECKS = {
         reference=first_layer,
         compare={
             "said": Close("columns e * O to (e + 1) * O of the product are expert e's"),
-            "logits": Close("the gates' columns come behind the experts', task by task"),
+            "logits": Close("a task has the logits of its own gate, one per expert: which columns of your product are they?"),
         },
         limits=[BUDGET],
         run_it="the number of rows may be 0; all other sizes are static",

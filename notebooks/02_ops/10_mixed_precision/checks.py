@@ -74,7 +74,7 @@ def in_float32(gradients: Sequence | None, _, case: str, question: Sequence) -> 
             raise CheckFailed(
                 f"Gradients come out in float32, too, each of its tensor's shape; here {case}.",
                 expected=f"a float32 gradient of {name}, {list(array.shape)}",
-                received="none" if gradient is None else f"{gradient.dtype.name} {list(gradient.shape)}",
+                received="no gradient" if gradient is None else f"{gradient.dtype.name} {list(gradient.shape)}",
                 next_step="let the casts be part of the function: their gradients are casts back",
             )
 
@@ -162,7 +162,7 @@ LAYER = Traced(
     ops={PRODUCT: 1, "Cast": 4},
     on=of_layer,
     of=f"B = {ROWS}, I = {INPUTS} and O = {UNITS}",
-    next_step="tf.matmul of two bfloat16 tensors; cast x, kernel, bias, and the result",
+    next_step="tf.matmul takes two bfloat16 tensors; which casts of yours change nothing?",
 )
 UPDATE = Traced(
     rule="one cast, and nothing else in bfloat16",

@@ -55,8 +55,8 @@ def check_columns(answer: Callable, rng: np.random.Generator) -> None:
         if len(received) != -(-rows // group) or any(list(entry) != names for entry in received):
             raise CheckFailed(
                 f"One dictionary of the named columns, in their order, comes for each row group; here {case}.",
-                expected=f"{-(-rows // group)} of {names}",
-                received=f"{len(received)} of {[list(entry) for entry in received[:1]]}",
+                expected=f"{-(-rows // group)} with the columns {names}",
+                received=f"{len(received)}, and the first with {list(received[0])}" if received else "nothing",
                 next_step="range(parquet.num_row_groups) has the tail too",
             )
         for name in names:
@@ -73,7 +73,7 @@ def _enforce_bytes(answer: Callable, rng: np.random.Generator) -> None:
         raise CheckFailed(
             "Budget: only the named columns leave the file.",
             expected=f"at most {MOST_READ:,} bytes read",
-            received=f"{file.bytes_read:,}",
+            received=f"{file.bytes_read:,} bytes read",
             next_step="read_row_group takes columns=",
         )
     if any(array.flags.owndata for array in arrays):
@@ -81,7 +81,7 @@ def _enforce_bytes(answer: Callable, rng: np.random.Generator) -> None:
             "Budget: the arrays lie where Arrow put them.",
             expected="arrays that own no memory",
             received="a copy",
-            next_step="a ChunkedArray's to_numpy() copies; the to_numpy() of its one .chunk(0) does not",
+            next_step="print the type of what you take the array from: what does its documentation say of copies?",
         )
 
 

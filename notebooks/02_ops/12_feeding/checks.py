@@ -82,7 +82,14 @@ def check_feed(answer: Callable, rng: np.random.Generator) -> None:
                 received=received[:3],
                 next_step="map keeps the order unless deterministic=False; batch keeps the rest unless drop_remainder",
             )
-        _budget(parser.ranks == {1}, "`parse` is given whole batches", "rank 1", f"rank {parser.ranks}", "batch first, then map")
+        seen = " and ".join(f"tensors of rank {rank}" for rank in sorted(parser.ranks)) or "no call of `parse`"
+        _budget(
+            parser.ranks == {1},
+            "`parse` is given whole batches",
+            "batches, of rank 1",
+            seen,
+            "in which order do the stages stand?",
+        )
     parser = Parser(meet=2)
     run(lambda: answer(lines_of(40), parser, 4), numbers, "a parser that waits for company")
     _budget(
@@ -90,7 +97,7 @@ def check_feed(answer: Callable, rng: np.random.Generator) -> None:
         "at least two batches are parsed at the same time",
         "two calls at once",
         "one after the other",
-        "map takes num_parallel_calls",
+        "by default, map calls its function again only when the call before has ended",
     )
     parser = Parser()
     ahead = iter(answer(lines_of(4_000), parser, 4).prefetch(0))
@@ -102,8 +109,8 @@ def check_feed(answer: Callable, rng: np.random.Generator) -> None:
         parser.calls >= 3,
         "batches are parsed before they are asked for",
         "3 parsed when one was taken",
-        parser.calls,
-        "end with prefetch",
+        f"{parser.calls} parsed",
+        "what works ahead of the one who asks, and does it stand behind `parse`?",
     )
 
 
@@ -148,16 +155,16 @@ def check_side_by_side(answer: Callable, rng: np.random.Generator) -> None:
         if sorted(received) != sorted(every):
             raise CheckFailed(
                 f"Each row comes once; here {case}.",
-                expected=len(every),
-                received=len(received),
-                next_step="interleave goes through every file to its end",
+                expected=f"{len(every)} rows, each once",
+                received=f"{len(received)} rows, {len(set(received))} of them different",
+                next_step="read each file to its end, and each file once",
             )
         if min(rows) > 0 and len(rows) > 1 and received[:48] != interleaved(rows, cycle, 16)[:48]:
             raise CheckFailed(
                 f"16 rows of each open file come in turn, the same in every run; here {case}.",
                 expected=interleaved(rows, cycle, 16)[:40:8],
                 received=received[:40:8],
-                next_step="block_length=16, and deterministic",
+                next_step="interleave has an argument for the files at a time, and one for the rows of each in turn",
             )
 
 

@@ -61,8 +61,8 @@ def _nothing_is_kept(staged: tf.data.Dataset, encode: Encoding) -> None:
         raise CheckFailed(
             "Budget: no batch is kept once it was taken.",
             expected=f"{before} batches encoded in a second epoch",
-            received=f"{encode.calls - before}",
-            next_step="memory holds what waits: no .cache()",
+            received=f"{encode.calls - before} batches",
+            next_step="memory holds what waits: which stage keeps what was taken?",
         )
 
 
@@ -95,8 +95,8 @@ def _prepared_ahead(answer, depth: int) -> None:
     if encode.calls:
         raise CheckFailed(
             "Budget: nothing is encoded before somebody asks for a batch.",
-            expected="0 batches",
-            received=f"{encode.calls}",
+            expected="0 batches encoded",
+            received=f"{encode.calls} batches encoded",
             next_step="a data set works when it is iterated; do not iterate it yourself",
         )
     following = iter(staged)
@@ -109,15 +109,15 @@ def _prepared_ahead(answer, depth: int) -> None:
         raise CheckFailed(
             "While one batch is trained on, the next `depth` are prepared.",
             expected=f"{1 + depth} batches encoded after the first was taken",
-            received=f"{encode.calls}",
-            next_step=".prefetch(depth) after the map keeps them ready",
+            received=f"{encode.calls} batches encoded",
+            next_step="what keeps encoded batches ready before somebody asks? Where must it stand?",
         )
     if encode.calls > 1 + most:
         raise CheckFailed(
             "Budget: about `depth` batches wait ready, not the whole data set.",
-            expected=f"at most {1 + most}",
-            received=f"{encode.calls}",
-            next_step="memory holds what waits: prefetch `depth`, no more",
+            expected=f"at most {1 + most} batches encoded after the first was taken",
+            received=f"{encode.calls} batches encoded",
+            next_step="memory holds what waits: `depth` batches, no more",
         )
 
 

@@ -137,7 +137,7 @@ def _no_memory_is_taken(answer, rng, thread) -> None:
             "Budget: the copy goes into the buffers that are there; no new memory.",
             expected=f"at most {BUDGET_BYTES:,} bytes, and the same buffers",
             received=f"{most:,} bytes",
-            next_step="np.copyto(buffer, source) writes into a buffer",
+            next_step="write into the arrays that are there, and make no new ones",
         )
 
 

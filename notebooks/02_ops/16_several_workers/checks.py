@@ -9,19 +9,19 @@ import numpy as np
 from ctrlab.lessons.topics.several_workers.ring_in_threads import run_to_the_end
 
 from ctrlab.lessons.budget import FREE, MOST_OPS, Budget
-from ctrlab.lessons.check import CheckFailed, call, require_close
+from ctrlab.lessons.check import CheckFailed, call, counted, require_close
 from ctrlab.lessons.exercise import Exercise, tensors
 from ctrlab.lessons.interleaving import Condition, Threads
 from ctrlab.lessons.limits import Stated
 
 ROUND = "in each round: send the sum that you have, receive another one, add your own chunk of that number to it"
-ORDER = "worker w begins with chunk w; what arrives in the first round is chunk w - 1, then w - 2; numbers are mod W"
+ORDER = "worker w begins with its own chunk w: whose sum of which chunk reaches it in the first round? Numbers are mod W"
 NO_LOOP = "counts[:, None] has a share per row of [W, n]; tf.reduce_sum(..., 0) adds the rows of all workers"
 SHARES = "weigh each worker's mean by its share of the rows, counts / sum(counts)"
 KINDS = "chunks are float32 arrays; messages and the result are, too. `.astype(np.float32)` makes one of any array"
 ROUNDED = "it is nearly right: of which type are the chunks that you send, and the sum?"
 WHOLE = "return the sum itself: in the lesson, losses were divided by the rows of all workers before"
-BETWEEN = "each worker's variance, plus the square of its mean's distance from the whole mean; both weighed by its share"
+BETWEEN = "in the example, 0.5 is within the workers and 12 between them: work out both by hand"
 
 
 LARGE = 100
@@ -141,15 +141,13 @@ def _require_sent(sent: list[np.ndarray], chunks: list[np.ndarray], me: int, cas
 def _too_much(sent: list[np.ndarray], me: int, workers: int, at_most: str, case: str, more: str = "") -> CheckFailed:
     return CheckFailed(
         f"Budget: each worker sends W - 1 chunks, and never the one that it ends with; here {case}.",
-        expected=f"{at_most}{_counted(workers - 1, 'message')}{more}",
-        received=f"{_counted(len(sent), 'message')}, {sum(each.nbytes for each in sent)} bytes",
+        expected=f"{at_most}{counted(workers - 1, 'message')}{more}",
+        received=f"{counted(len(sent), 'message')}, {sum(each.nbytes for each in sent)} bytes",
         index=f"worker {me} of {workers}",
-        next_step=ORDER if len(sent) == workers - 1 else f"{workers} workers take {_counted(workers - 1, 'round')}; {ROUND}",
+        next_step=ORDER
+        if len(sent) == workers - 1
+        else f"{counted(workers, 'worker')} take{'s' * (workers == 1)} {counted(workers - 1, 'round')}; {ROUND}",
     )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _gradients(rng: np.random.Generator) -> Iterator[tuple[str, list[list[np.ndarray]]]]:
@@ -250,7 +248,7 @@ def _require_gradients(answer: Callable, given: Sequence, rng: np.random.Generat
             raise CheckFailed(
                 f"Training goes backward through the statistics; here {case}.",
                 expected=f"a gradient for {name}",
-                received="none",
+                received="no gradient",
                 next_step="compute with tf.* ops on the tensors; no .numpy() and no tf.stop_gradient",
             )
         terms = tf.abs(a) + 2 * tf.abs(b) * tf.reduce_max(tf.abs(means)) if name == "means" else tf.abs(b)

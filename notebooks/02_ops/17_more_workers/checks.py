@@ -81,16 +81,16 @@ def _next_step(took: float, right: float, size: int, workers: int, latency: floa
         return "one worker sends nothing"
     steps, chunk = 2 * (workers - 1), size / workers
     slips = {
-        "yours is half: count the steps that sum, and as many that tell": steps / 2 * (latency + chunk * per_byte),
+        "yours is half of it: how many steps take the sums to all workers?": steps / 2 * (latency + chunk * per_byte),
         "per_byte is seconds per byte, so nothing is multiplied by 8 bits": steps * (latency + 8 * chunk * per_byte),
         "a message has one chunk, size / workers, not the whole gradient": steps * (latency + size * per_byte),
         "chunks are parts of a byte, too: / in place of //": steps * (latency + size // workers * per_byte),
         "each step has a message, and each message its latency: yours has it once": latency + steps * chunk * per_byte,
-        "each round has workers - 1 steps, and each step its latency": 2 * latency + steps * chunk * per_byte,
+        "yours has the latency once per round: each step its latency": 2 * latency + steps * chunk * per_byte,
         "all workers send at the same time: yours adds up what each sends": workers * steps * (latency + chunk * per_byte),
-        "W - 1 steps sum, not W: in the last, each has the whole sum of a chunk": 2 * workers * (latency + chunk * per_byte),
+        "yours has two steps too many: a sum needs fewer than W steps, not W": 2 * workers * (latency + chunk * per_byte),
     }
-    rounded = f"compute in float64, and round nothing: yours is {dtype}, and the difference is one of rounding"
+    rounded = f"yours is {dtype}, and differs by less than 0.00001 of it: is anything rounded?"
     other = rounded if math.isclose(took, right, rel_tol=1e-5) else STEPS
     return next((says for says, wrong in slips.items() if math.isclose(took, wrong, rel_tol=1e-12)), other)
 
@@ -143,10 +143,10 @@ def fewest_and_few_asked(found: object, right: int, case: str, question: Sequenc
     asked = f"asked for {trial.asked[:14]}" + (" and more" if len(trial.asked) > 14 else "")
     if isinstance(found, bool) or not isinstance(found, numbers.Integral) or found != right:
         raise CheckFailed(
-            f"The fewest workers whose step takes at most slack times the shortest; here {case}.",
+            f"The answer is the fewest workers whose step takes at most slack times the shortest; here {case}.",
             expected=right,
             received=found,
-            index=f"most {most}, slack {slack:.6g}; the shortest step has {best} workers; {asked}",
+            index=f"most {most}, slack {slack:.6g}; the shortest step is at w = {best}; {asked}",
             next_step="first the w with the shortest step, and one worker alone beside it; then the first w with "
             "seconds(w) <= slack * shortest; equal counts",
         )
@@ -157,7 +157,7 @@ def fewest_and_few_asked(found: object, right: int, case: str, question: Sequenc
             expected="each w once: keep what you know" if twice else f"at most {budget} different w",
             received=f"{len(trial.asked)}: {asked}",
             index=f"most {most}",
-            next_step="@functools.cache on a function inside yours keeps what was asked" if twice else SEARCH,
+            next_step="keep what `seconds` told you, by w" if twice else SEARCH,
         )
 
 
