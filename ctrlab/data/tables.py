@@ -10,7 +10,7 @@ from ctrlab.data import values as rules
 from ctrlab.data.arrow import arrow_schema
 from ctrlab.data.outputs import ENCODING
 from ctrlab.errors import BadData, hint
-from ctrlab.schema import Schema
+from ctrlab.schema import Schema, frames
 
 
 def conform(table: pa.Table, schema: Schema, where: str, before: int = 0) -> pa.Table:
@@ -37,7 +37,7 @@ def _column(table: pa.Table, field: pa.Field, schema: Schema, where: str, before
         near = hint(field.name, table.column_names)
         has = ", ".join(table.column_names)
         raise BadData(f"{where} has no column {field.name!r}, which {schema.name} needs; it has {has}.{near}")
-    values = _without_null_words(table[field.name])
+    values = _without_null_words(frames.usual(table[field.name]))
     if values.null_count == len(values) and (len(values) or _holds_nothing(values.type)):
         values = pa.chunked_array([pa.nulls(len(values), field.type)])
     if not _fits(values.type, field.type):
@@ -149,7 +149,7 @@ def _fits(type: pa.DataType, target: pa.DataType) -> bool:
     if pa.types.is_dictionary(target):
         return _fits(type, target.value_type)
     if pa.types.is_list(target):
-        lists = pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type)
+        lists = pa.types.is_list(type) or pa.types.is_large_list(type)
         return lists and (pa.types.is_null(type.value_type) or _fits(type.value_type, target.value_type))
     if pa.types.is_string(target):
         return _is_words(type) or pa.types.is_integer(type) or pa.types.is_floating(type)
@@ -161,7 +161,7 @@ def _holds_nothing(type: pa.DataType) -> bool:
 
 
 def _is_words(type: pa.DataType) -> bool:
-    return pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type)
+    return pa.types.is_string(type) or pa.types.is_large_string(type)
 
 
 def _is_number(type: pa.DataType) -> bool:

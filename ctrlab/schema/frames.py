@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
@@ -33,8 +34,8 @@ TAKES = "a pandas DataFrame, an Arrow table, record batches, or a path of a Parq
 
 
 def table(source, schema: Schema | None = None) -> pa.Table:
-    """Makes one Arrow table from a table in any common form. Only two things are converted: NaN of pandas becomes null, and text
-    views and runs of Arrow, which few of its functions take, become the values that they stand for.
+    """Makes one Arrow table from a table in any common form. Two things are converted: NaN of pandas becomes null; and views,
+    runs and lists of a fixed size, which few of Arrow's functions take, become the values that they stand for.
 
     A text file does not contain the types of its columns. Columns that hold words by the schema keep the text of the file. If all
     values are whole numbers, they are read as without a schema: 438.0, as pandas writes 438 beside missing numbers, is the word
@@ -57,15 +58,24 @@ def table(source, schema: Schema | None = None) -> pa.Table:
     names = [name if name.strip() else f"Unnamed: {place}" for place, name in enumerate(made.column_names)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise BadData(f"Each column has a name of its own; {named(source)} has {', '.join(map(repr, twice))} more than once.")
-    return pa.table([_usual(column) for column in made.columns], names, metadata=made.schema.metadata)
+    return pa.table([usual(column) for column in made.columns], names, metadata=made.schema.metadata)
 
 
-def _usual(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column in a type that Arrow's functions take: without text views and runs."""
-    if pa.types.is_run_end_encoded(column.type):
+def usual(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column in a type that Arrow's functions take: without runs and views, and with lists of one layout."""
+    kind = column.type
+    if pa.types.is_run_end_encoded(kind):
         column = pc.run_end_decode(column)
+    elif pa.types.is_fixed_size_list(kind) or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        column = pa.chunked_array([_lists(chunk) for chunk in column.chunks], pa.large_list(kind.value_type))
     kind = _without_views(column.type)
     return column if kind == column.type else column.cast(kind)
+
+
+def _lists(chunk: pa.Array) -> pa.LargeListArray:
+    """Lists of any layout with offsets. A missing list of a fixed size has entries, too, which belong to no list here."""
+    ends = np.cumsum(pc.list_value_length(chunk).fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
+    return pa.LargeListArray.from_arrays(np.r_[np.int64(0), ends], pc.list_flatten(chunk), mask=chunk.is_null())
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:

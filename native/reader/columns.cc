@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "arrow/array/builder_primitive.h"
 #include "arrow/buffer.h"
 #include "arrow/compute/cast.h"
 #include "arrow/type.h"
@@ -110,9 +111,7 @@ class Maker {
       if (spec_.kind == Kind::kFloat) ARROW_RETURN_NOT_OK(Check(column_.numbers, 0, array->length()));
       return std::move(column_);
     }
-    if (array->type_id() != arrow::Type::LIST) {
-      ARROW_ASSIGN_OR_RAISE(array, Cast(array, arrow::list(TypeOf(spec_.kind))));
-    }
+    ARROW_ASSIGN_OR_RAISE(array, Lists(array));
     column_.held.push_back(array);
     const auto& lists = static_cast<const arrow::ListArray&>(*array);
     column_.offsets = lists.raw_value_offsets();
@@ -120,6 +119,7 @@ class Maker {
     if (entries->null_count()) return Wrong(" has a list with an entry that is missing.");
     if (spec_.kind == Kind::kText) {
       ARROW_RETURN_NOT_OK(Text(entries, ""));
+      ARROW_RETURN_NOT_OK(CheckWords(array->length()));
     } else if (spec_.form == ColumnSpec::kJoined) {
       ARROW_RETURN_NOT_OK(CheckEntries(entries, array->length()));
       ARROW_RETURN_NOT_OK(Text(entries, ""));
@@ -141,6 +141,35 @@ class Maker {
     auto made = arrow::compute::Cast(*array, type);
     if (!made.ok()) return Wrong(" must be ", type->ToString(), ": ", made.status().message());
     return made;
+  }
+
+  // Lists with offsets of 32 bits. A missing list of a fixed size has entries, too, which belong to no list here.
+  arrow::Result<ArrayPtr> Lists(ArrayPtr array) {
+    if (array->type_id() == arrow::Type::LIST) return array;
+    if (array->type_id() == arrow::Type::FIXED_SIZE_LIST) {
+      const auto& fixed = static_cast<const arrow::FixedSizeListArray&>(*array);
+      ARROW_ASSIGN_OR_RAISE(const ArrayPtr entries, fixed.Flatten());
+      arrow::Int64Builder ends;
+      ARROW_RETURN_NOT_OK(ends.Append(0));
+      for (int64_t i = 0, end = 0; i < fixed.length(); ++i) {
+        ARROW_RETURN_NOT_OK(ends.Append(end += fixed.IsNull(i) ? 0 : fixed.value_length(i)));
+      }
+      ARROW_ASSIGN_OR_RAISE(const ArrayPtr offsets, ends.Finish());
+      ARROW_ASSIGN_OR_RAISE(array, arrow::LargeListArray::FromArrays(*offsets, *entries));
+    }
+    return Cast(array, arrow::list(TypeOf(spec_.kind)));
+  }
+
+  // Refuses an empty word in a list: joined to a text the list would lose it, and a list that runs beside it would not.
+  Status CheckWords(int64_t rows) {
+    if (std::none_of(column_.words.begin(), column_.words.end(), [](auto word) { return word.empty(); })) return Status::OK();
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t i = column_.offsets[row]; i < column_.offsets[row + 1]; ++i) {
+        if (column_.text(i).empty())
+          return Wrong(" must have no empty words in its lists; row ", first_ + row, " has one: leave it out.");
+      }
+    }
+    return Status::OK();
   }
 
   // Of rows, or of the entries from `start` on of their lists.
