@@ -12,6 +12,8 @@ from ctrlab.data import values
 from ctrlab.data.text import join
 from ctrlab.schema import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
 
+NO_EMPTY_WORDS = "must have no empty words in its lists"
+
 
 def decode(records: tf.Tensor, schema: Schema, unsplit: Callable[[Column], bool]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
     """Parses serialized Examples, string [B], into columns by name; list columns that are `unsplit` are joined to text."""
@@ -19,6 +21,8 @@ def decode(records: tf.Tensor, schema: Schema, unsplit: Callable[[Column], bool]
     columns = {}
     for column in schema.columns:
         found = parsed[column.name]
+        if entry_dtype(column) == "string":
+            found = _words(column, found)
         if isinstance(column, NumericList):
             found = fill_empty(found, [float(part) for part in column.default.split(column.separator)])
         columns[column.name] = _text(column, found) if unsplit(column) else tf.cast(found, entry_dtype(column))
@@ -39,6 +43,15 @@ def _feature(column: Column):
     return tf.io.RaggedFeature(tf.as_dtype("int64" if dtype == "int32" else dtype), row_splits_dtype=tf.int64)
 
 
+def _words(column: Column, found: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+    """The words of a column: an empty one is a missing one. Lists have none."""
+    if isinstance(column, Categorical):
+        return tf.where(tf.equal(found, ""), column.default, found) if column.default else found
+    there = tf.reduce_all(tf.not_equal(found.flat_values, ""))
+    with tf.control_dependencies([tf.raw_ops.Assert(condition=there, data=[f"Column {column.name!r} {NO_EMPTY_WORDS}."])]):
+        return found.with_flat_values(tf.identity(found.flat_values))
+
+
 def fill_empty(ragged: tf.RaggedTensor, default: list[float]) -> tf.RaggedTensor:
     """Numbers [B, (L)]; rows without numbers get `default`."""
     empty = tf.cast(tf.equal(ragged.row_lengths(), 0), tf.int64)  # [B]
@@ -56,6 +69,8 @@ def explain(record: bytes, schema: Schema) -> str | None:
             found = np.array(feature.int64_list.value if whole else feature.float_list.value, np.int64 if whole else np.float32)
             if (at := values.first_bad(found, column)) is not None:
                 return f"column {column.name!r} must {values.rule(column)}; received {found[at]}."
+        elif not isinstance(column, Categorical) and b"" in features[column.name].bytes_list.value:
+            return f"column {column.name!r} {NO_EMPTY_WORDS}; it has one: leave it out."
     return None
 
 

@@ -7,7 +7,8 @@ From raw text a column of ids is text, as in a file. From ids it holds the integ
 
 A missing value becomes the column's default, as in training. In JSON it is null, or its row leaves it out; over any protocol a
 request may leave a whole column out. In a tensor it is an empty word, or an empty list: see `filled`. A column without a default
-(an id that is a number, an input of an own model) has a value in each row. Numbers are finite: NaN is no missing value.
+(an id that is a number, an input of an own model) has a value in each row. Numbers are finite: NaN is no missing value. Lists
+have no empty words, as in files.
 
 In an export with `share_users` many candidates share a user. Then a request has U rows of the columns that describe the user or
 the context, N of the others, and one input more:
@@ -205,8 +206,12 @@ def _shared(features: Features, candidates: tf.Tensor, inputs: Sequence[Input], 
 def filled(features: Features, schema: Schema) -> dict[str, tf.Tensor | tf.RaggedTensor]:
     """A request's features, with the columns' defaults in place of empty words and empty lists of numbers, as readers fill them.
     Whole numbers are unchanged, because no number means a missing id.
+
+    Raises:
+        InvalidArgumentError: a list has an empty word.
     """
     found = dict(features)
+    _require_words({c.name: sharing.bare(found[c.name]) for c in schema.features if hasattr(c, "separator") and c.name in found})
     for column in schema.features:
         values = found.get(column.name)
         if isinstance(column, Categorical) and column.default and sharing.bare(values).dtype == tf.string:
@@ -216,6 +221,14 @@ def filled(features: Features, schema: Schema) -> dict[str, tf.Tensor | tf.Ragge
             if any(numbers):  # the mean of an empty list is 0 already
                 found[column.name] = sharing.rowwise(functools.partial(_with_numbers, numbers), values)
     return found
+
+
+def _require_words(lists: Mapping[str, tf.RaggedTensor]) -> None:
+    flat = {name: values.values for name, values in lists.items() if values.dtype == tf.string}
+    if flat:
+        said = f"Lists have no empty words; one in {', '.join(flat)} has: leave the word out."
+        there = tf.reduce_all(tf.not_equal(tf.concat([*flat.values()], 0), ""))
+        tf.raw_ops.Assert(condition=there, data=[said])  # `traced` makes the answer wait for it
 
 
 def _with_default(default: str, words: tf.Tensor) -> tf.Tensor:
