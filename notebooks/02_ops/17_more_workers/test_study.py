@@ -257,7 +257,7 @@ CELLS = {cell.id: cell.source for cell in SOLVED.cells}
 class Opened:
     """A lab whose explorers draw nothing: what was explored, and what its sliders open on."""
 
-    def explore(self, draw, *, title="", x="", y="", log="", **choices):
+    def explore(self, draw, *, title="", x="", y="", log="", how="", **choices):
         self.draw, self.title = draw, title
         self.at = {name: values[len(values) // 2] for name, values in choices.items()}
 

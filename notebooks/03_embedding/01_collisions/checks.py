@@ -28,7 +28,7 @@ def sizes(rng: np.random.Generator) -> Iterator[tuple[str, int, int]]:
 def close_share(received, expected: float, case: str, question: Sequence) -> None:
     """The share, as a number. In a large table, the step to try is one about rounding."""
     counted = "an id is alone where none of the other ids - 1 falls into its bucket"
-    rounded = "1 - 1e-17 is 1 to a float: math.log1p and math.expm1 keep what is small"
+    rounded = "1 - 1e-17 is 1 to a float: where does the formula lose its digits?"
     step = rounded if question[1] >= 10**6 else counted
     share = Number(
         "The share is that of the formula", step, rtol=1e-8, shown=lambda ids, buckets: f"{ids:,} ids, {buckets:,} buckets"

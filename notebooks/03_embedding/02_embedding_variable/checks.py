@@ -58,7 +58,7 @@ class Places:
             raise CheckFailed(
                 f"A search looks at one place of `{self.name}` at a time.",
                 expected=f"a whole number in [0, {len(self._values)})",
-                received=place if isinstance(place, int | np.integer) else type(place).__name__,
+                received=f"place {place}" if isinstance(place, int | np.integer) else f"a {type(place).__name__}",
                 next_step="start at the key's home; after the last place comes place 0",
             )
         return int(place)
@@ -116,16 +116,15 @@ def _into(answer: Callable, table: Places, refs: Places, made: int) -> Callable:
 
 
 def _require_places(mine, ours, case: str) -> None:
-    for found, wanted in ((m.all(), o.all()) for m, o in zip(reversed(mine), reversed(ours))):
+    for name, found, wanted in ((m.name, m.all(), o.all()) for m, o in zip(reversed(mine), reversed(ours))):
         if np.array_equal(found, wanted):
             continue
         place = int(np.flatnonzero(found != wanted)[0])
         raise CheckFailed(
             f"A new key takes the first free place from its home on, and no other place changes; here {case}.",
-            expected=int(wanted[place]),
-            received=int(found[place]),
-            index=f"place {place}",
-            next_step="write key and row into `table` and `refs` at the place where the search ended",
+            expected=f"{name}[{place}] = {wanted[place]}",
+            received=f"{name}[{place}] = {found[place]}",
+            next_step="what changes in `table` and in `refs` when a key is new, and at which place?",
         )
 
 
@@ -133,7 +132,12 @@ def _require_few_reads(reads: int, ours: int, keys: int, case: str) -> None:
     most = READS * ours + 2 * keys
     if reads > most:
         rule = f"Budget: a search ends where the key is, or at the first free place; here {case}."
-        raise CheckFailed(rule, expected=f"at most {most} reads", received=reads, next_step="stop at the first free place")
+        raise CheckFailed(
+            rule,
+            expected=f"at most {most} reads",
+            received=f"{reads} reads",
+            next_step="when does a search know that a key is new?",
+        )
 
 
 def uniform(keys: np.ndarray, seed: int, limit: float, dim: int) -> np.ndarray:
@@ -162,7 +166,9 @@ CHECKS = {
         asks="initial(keys, seed, limit, dim): int64 [n], int, float, D -> float32 [n, D], bit by bit what the engine makes",
         cases=questions,
         reference=uniform,
-        compare=Close("stream [n, 1], place [D] from 1 on; bits >> 40 are 24 bits, which float32 holds without rounding", rtol=0),
+        compare=Close(
+            "work one number out by hand, in uint64 up to the 24 bits that are left, which float32 holds without rounding", rtol=0
+        ),
         limits=[NoLoop("keys", many=MANY, most=MOST_STEPS, on=lambda rng: (rng.integers(0, 1 << 40, MANY), 1, 0.5, 4))],
     ),
 }

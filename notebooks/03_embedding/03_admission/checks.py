@@ -54,9 +54,8 @@ def check_counter(answer: Callable, rng: np.random.Generator) -> None:
                 key, (expected, found) = next((k, v) for k, v in differ.items() if v[0] != v[1])
                 raise CheckFailed(
                     f"`counts` holds how often each id has come, this batch included; here {where}.",
-                    expected=expected,
-                    received=found,
-                    index=f"id {key}",
+                    expected=f"id {key}: {expected}",
+                    received=f"id {key}: {found}",
                     next_step="an id that comes three times in a batch counts three; write into the dictionary that was given",
                 )
             require_ids(received, wanted, where)
@@ -76,10 +75,12 @@ def _with(answer: Callable, threshold: int, counts: dict) -> Callable:
 
 def require_ids(received, wanted: np.ndarray, case: str) -> None:
     rule = f"Admitted are the ids of the batch that have come often enough, ascending and each once; here {case}."
-    step = "count the whole batch first, then ask which of its ids have reached the threshold"
+    step = "how often had each id of the batch come, this batch and all before it?"
     if not isinstance(received, np.ndarray) or received.dtype != np.int64:
         kind = f"an array of {received.dtype}" if isinstance(received, np.ndarray) else type(received).__name__
-        raise CheckFailed(rule, expected="an array of int64", received=kind, next_step="np.array(sorted(...), np.int64)")
+        raise CheckFailed(
+            rule, expected="an array of int64", received=kind, next_step="return an array, of the type that `ids` has"
+        )
     if not np.array_equal(received, wanted):
         raise CheckFailed(rule, expected=wanted.tolist(), received=received.tolist(), next_step=step)
 
@@ -138,7 +139,7 @@ CHECKS = {
         ask=with_counters,
         compare={
             "counters": Close(
-                "two ids of a batch may share a counter: np.add.at adds both. Add in int64, then cut at 255", dtype=np.uint8
+                "two ids of a batch may share a counter: what does it count then? And what is 255 + 1 in uint8?", dtype=np.uint8
             ),
             "counts": Close(
                 "an id has come no more often than its least counter says; read them after the whole batch was added",

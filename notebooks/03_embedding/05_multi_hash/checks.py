@@ -78,7 +78,7 @@ def exercise(asks: str, cut: Cut, gathers: int, width: int, step: str) -> Exerci
     def trained(received, expected, case: str, question: Sequence) -> None:
         if received is None:
             rule, gather = f"Each table is trained; here {case}.", "read rows with tf.gather: no NumPy, no .numpy()"
-            raise CheckFailed(rule, expected="its gradient", received="none", next_step=gather)
+            raise CheckFailed(rule, expected="a gradient of the table", received="no gradient", next_step=gather)
         Close(step)(received, expected, case, question)
 
     def large(rng: np.random.Generator) -> tuple[tf.Tensor, list[tf.Tensor]]:

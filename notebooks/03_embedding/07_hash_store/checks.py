@@ -17,7 +17,7 @@ from unittest import mock
 
 import numpy as np
 
-from ctrlab.lessons.check import CheckFailed, call
+from ctrlab.lessons.check import CheckFailed, call, counted
 from ctrlab.lessons.limits import stated
 
 HEAD = struct.Struct("<IIQq")
@@ -137,13 +137,13 @@ def check_recover(answer: Callable, rng: np.random.Generator) -> None:
                 expected=f"offset {expected[0].get(wrong[0])}",
                 received=f"offset {index.get(wrong[0])}",
                 index=f"key {wrong[0]}",
-                next_step="keep sequence, kind and offset of each key while you read; drop the tombstones at the end",
+                next_step="which record of a key counts? And what if an older row of it comes behind its tombstone?",
             )
         if end != expected[1]:
             raise CheckFailed(
                 f"The second number is the end of the last whole record; here {case}.",
-                expected=expected[1],
-                received=end,
+                expected=f"an end at byte {expected[1]}",
+                received=f"an end at byte {end}",
                 next_step="what follows the last whole record is dropped: a cut, zeros, or half a write",
             )
     for broken, in_a_row in ((0, 1), (-2, 1), (0, 2), (-4, 3), (None, 1), (None, 1), (None, 1), (None, 2)):
@@ -319,7 +319,7 @@ def _require_choice(segments: Segments, limit: float, received: object, case: st
         raise CheckFailed(
             "Compact while more than `limit` of all records, and more than `limit` of a full segment, are garbage.",
             expected="None" if best is None else f"a segment with {float(best):.0%} of garbage",
-            received="None" if received is None else str(received)[:80],
+            received="None" if received is None else f"a compaction, {str(received)[:60]}",
             index=f"{case}: {total} records, {live} live rows, {len(segments)} segments",
             next_step="compare shares of garbage with `limit`; the last segment is being written and never goes",
         )
@@ -333,7 +333,7 @@ def _require_choice(segments: Segments, limit: float, received: object, case: st
     if known is None or len(records) != len(copies):
         raise CheckFailed(
             "It returns the place of a full segment and the records to copy.",
-            expected=f"a place in [0, {len(segments) - 1})",
+            expected=f"a pair: a place in [0, {len(segments) - 1}), and records",
             received=str(received)[:80],
             next_step="return victim, records; the last segment is being written and never goes",
         )
@@ -343,16 +343,16 @@ def _require_choice(segments: Segments, limit: float, received: object, case: st
         lost = rows(segments) != rows([records, *(s for place, s in enumerate(segments) if place != known)])
         raise CheckFailed(
             "Copied are the rows that count, as they are, and each tombstone whose key has a record elsewhere; nothing else.",
-            expected=f"{len(expected)} records",
-            received=f"{len(copies)} records" + (": rows change when the segment goes" if lost else ""),
+            expected=counted(len(expected), "record"),
+            received=counted(len(copies), "record") + (": rows change when the segment goes" if lost else ""),
             index=f"segment {known} of {case}",
             next_step="a tombstone may go when no other segment holds a record of its key; else an old row comes back",
         )
     if share < best:
         raise CheckFailed(
             "The segment with the largest share of garbage goes first.",
-            expected=f"{float(best):.0%}",
-            received=f"{float(share):.0%}",
+            expected=f"a segment with {float(best):.0%} of garbage",
+            received=f"one with {float(share):.0%}",
             index=f"segment {known}",
             next_step="garbage is what would not be copied",
         )

@@ -84,7 +84,7 @@ CHECKS = {
                 f"{MANY:,} keys and {SETTINGS} thresholds",
                 most=BUDGET_BYTES,
                 on=many,
-                next_step="sort the frequencies, sum them from the end, and find each threshold's place with np.searchsorted",
+                next_step="sort the frequencies once: from which place on do the keys stay, for each threshold?",
             ),
         ],
     ),

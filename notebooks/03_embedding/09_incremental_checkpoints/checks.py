@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.check import CheckFailed, counted
 from ctrlab.lessons.exercise import Exercise, Same
 from ctrlab.lessons.limits import NoLoop
 
 DIM = 3  # of most tables
 MANY = 3_000
 MOST_STEPS = 300  # of the interpreter, lines and calls; NumPy's own included
+TIMES = {0: "never", 1: "once"}
 ENDS = [-(2**63), -1, 0, 2**63 - 1]
 Arrays = dict[str, np.ndarray]
 
@@ -20,7 +21,7 @@ Arrays = dict[str, np.ndarray]
 def same_state(found, expected: Arrays, case: str, question: Sequence) -> None:
     """The rows of the state after the delta, in any order."""
     found = _arrays(found, ("keys", "values"), expected["values"].shape[1], case)
-    _require_rows(found, expected, case, "drop every key that the delta names, then put in its rows")
+    _require_rows(found, expected, case, "what becomes of a key that the delta names, and what of one that it does not?")
 
 
 def merged(state: Arrays, deltas: list[Arrays]) -> tuple[Arrays, dict[int, str]]:
@@ -101,7 +102,7 @@ def _arrays(found, names: tuple[str, ...], dim: int, case: str) -> Arrays:
             step = "np.concatenate keeps dtype and shape, also of empty arrays"
             raise CheckFailed(rule, expected=f"{name}: {np.dtype(dtype)} {shape}", received=received, next_step=step)
     if found["values"].shape[1] != dim:
-        shown, step = f"rows of {found['values'].shape[1]}", "take the rows as they came"
+        shown, step = f"rows of {counted(found['values'].shape[1], 'number')}", "take the rows as they came"
         raise CheckFailed(rule, expected=f"rows of {dim} numbers", received=shown, next_step=step)
     if len(found["keys"]) != len(found["values"]):
         received = f"{len(found['keys'])} keys and {len(found['values'])} rows"
@@ -116,13 +117,12 @@ def _require_keys(found: np.ndarray, expected: list[int], which: str, case: str)
     odd = next((key for key in sorted({*received, *expected}) if received.count(key) != expected.count(key)), None)
     steps = {
         "keys": "a row that a later delta removed, or has again, is not in the merged one",
-        "removed": "a tombstone stays until a later delta brings the key back; then it goes",
+        "removed": "what was the last word on this key, a row or a tombstone?",
     }
     raise CheckFailed(
         f"Of a merged delta, `{which}` are the keys whose last word is that, each once; here {case}.",
-        expected=f"{expected.count(odd)} times",
-        received=f"{received.count(odd)} times",
-        index=f"key {odd}",
+        expected=f"key {odd} {TIMES[expected.count(odd)]}",
+        received=f"key {odd} {TIMES.get(received.count(odd), 'several times')}",
         next_step=steps[which],
     )
 
@@ -132,10 +132,10 @@ def _require_rows(found: Arrays, expected: Arrays, case: str, next_step: str) ->
     wanted = dict(zip(expected["keys"].tolist(), expected["values"]))
     for key in sorted({*keys, *wanted}):
         if keys.count(key) != (key in wanted):
-            received = f"{keys.count(key)} times"
-            expects = f"{int(key in wanted)} times"
+            received = f"key {key} {TIMES.get(keys.count(key), 'several times')}"
+            expects = f"key {key} {TIMES[key in wanted]}"
             rule = f"Each key is there once, and only while it lives; here {case}."
-            raise CheckFailed(rule, expected=expects, received=received, index=f"key {key}", next_step=next_step)
+            raise CheckFailed(rule, expected=expects, received=received, next_step=next_step)
         row = found["values"][keys.index(key)]
         if not np.array_equal(row, wanted[key]):
             rule = f"Each key has the row of its last save, bit for bit; here {case}."
@@ -210,7 +210,7 @@ CHECKS = {
         ask=in_a_list,
         compare=Same(
             "The chain is that of the newest save which is whole",
-            "try each save, the newest first: walk back by `previous`, and give up where nobody has that id",
+            "walk back by `previous` from the newest save: where does that end, and what then?",
         ),
     ),
 }

@@ -18,7 +18,7 @@ from ctrlab.lessons.limits import Peak, Stated
 
 DISTINCT = "np.unique(ids, return_inverse=True) gives the distinct keys, and for each id the place of its key among them"
 ORDER = "the keys of owner 0 come first, then those of owner 1; place counts along them: np.concatenate(keys)[place] is ids"
-SUM = "find each key's place among the distinct ones; np.add.at adds each row there, where `+=` keeps one of equal places"
+SUM = "find each key's place among the distinct ones, and add up by hand the rows of a key that comes twice"
 MANY = 20_000
 DISTINCT_KEYS = 40_000
 """The number of distinct keys, too large for int16."""
@@ -50,7 +50,7 @@ def _require_parts(keys: object, workers: int, case: str) -> list[np.ndarray]:
             f"There is one array of keys per worker, also where it is empty; here {case}.",
             expected=f"a list of {workers} arrays",
             received=f"{len(keys)} of them" if isinstance(keys, list | tuple) else type(keys).__name__,
-            next_step="[keys[owners == w] for w in range(workers)] has one for each",
+            next_step="make one array for each of range(workers): a worker may own none of the keys",
         )
     for worker, each in enumerate(keys):
         if not isinstance(each, np.ndarray) or each.dtype != np.int64 or each.ndim != 1:

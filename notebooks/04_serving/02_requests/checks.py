@@ -15,7 +15,7 @@ import numpy as np
 
 from ctrlab import compiling
 from ctrlab.lessons import cpp_cell
-from ctrlab.lessons.check import CheckFailed
+from ctrlab.lessons.check import CheckFailed, counted
 from ctrlab.lessons.exercise import Exercise
 from ctrlab.ops.kernel_swap import CHECK_MEGABYTES, CHECK_SECONDS, verdict
 from ctrlab.paths import native
@@ -101,7 +101,7 @@ def same_header(received: object, expected: bytes, case: str, question: Sequence
     inputs = found.get("inputs") if isinstance(found, dict) else None
     if not isinstance(inputs, list) or len(inputs) != len(right):
         rule = f'The header is JSON and has "inputs", with an entry per column; here {case}.'
-        raise CheckFailed(rule, expected=f"{len(right)} entries", received=str(found)[:200], next_step=step)
+        raise CheckFailed(rule, expected=f"{len(right)} of them", received=str(found)[:200], next_step=step)
     order, wanted = ([entry.get("name") if isinstance(entry, dict) else entry for entry in e] for e in (inputs, right))
     if order != wanted and sorted(map(str, order)) == sorted(wanted):
         rule = f"The entries, and the bytes behind, stand in the order of `columns`; here {case}."
@@ -127,7 +127,7 @@ def same_tail(received: object, expected: bytes, case: str, question: Sequence) 
 
 def _require_bytes(received: object, case: str) -> None:
     if type(received) is not bytes:
-        step = "json.dumps(...).encode() makes bytes of the header; b''.join joins the tensors"
+        step = "what travels is bytes: a text has .encode(), and of a list no protocol knows"
         rule = f"Header and tail are bytes; here {case}."
         raise CheckFailed(rule, expected="bytes", received=type(received).__name__, next_step=step)
 
@@ -135,7 +135,7 @@ def _require_bytes(received: object, case: str) -> None:
 def _look_at(columns: Columns, byte: int, as_long: bool) -> str:
     """A hint on where to look if the tail differs at `byte`."""
     if not as_long:
-        return "b''.join(blocks) leaves nothing out and puts nothing between; binary_data_size is len(block)"
+        return "nothing is left out, nothing stands between, and a size in the header is that of the block"
     ends = np.cumsum([len(pack({name: values})[1]) for name, values in columns.items()])
     name, values = list(columns.items())[int(np.searchsorted(ends, byte, side="right"))]
     if isinstance(values, np.ndarray):
@@ -200,7 +200,7 @@ def _tensors(rng: np.random.Generator) -> Iterator[tuple[str, bytes, int]]:
     yield "one empty text too many", tensor(3, 0), 1
     yield "a text, and no room", tensor(1), 0
     for cut in range(1, 4):
-        yield f"{cut} bytes of a length", tensor(2) + b"\1\0\0"[:cut], 4
+        yield f"{counted(cut, 'byte')} of a length", tensor(2) + b"\1\0\0"[:cut], 4
     yield "a length and no text", prefix(5), 2
     yield "a text that lacks a byte", tensor(4, 6)[:-1], 2
     yield "a length that is one too large", tensor(2) + prefix(3) + b"ab", 2

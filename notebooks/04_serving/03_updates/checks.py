@@ -73,7 +73,7 @@ def check_log(answer: Callable, rng: np.random.Generator) -> None:
                 f"Budget: the log's memory does not grow while {case}.",
                 expected=f"at most {MOST_BYTES:,} bytes",
                 received=f"{peak:,} bytes",
-                next_step="keep one number per key, after which cut it changed last, and nothing per cut; drop confirmed keys",
+                next_step="keep something per key and nothing per cut: what must the log know of a key, and until when?",
             )
 
 
@@ -182,18 +182,18 @@ SCENES = (
     (
         "An update waits until every request inside has left",
         "R1 inside, R2 inside, U waits, R1 done, U waits, R2 done, U inside, U done",
-        "`close` waits until nobody is inside; the last `leave` wakes it",
+        "what does `close` wait for, and which call makes that true? It must wake who waits",
     ),
     (
         "A request waits while an update is inside",
         "U inside, R1 waits, R2 waits, R3 waits, U done, R1 inside, R2 inside, R3 inside, R2 done, R3 done, R1 done",
-        "`open` wakes all requests that wait: notify_all",
+        "what does `enter` wait for, and which call ends that, and wakes all who wait (notify_all)?",
     ),
     (
         "An update that waits goes before requests that come later, so it never starves",
         "R1 inside, U waits, R2 waits, R3 waits, R1 done, R2 waits, R3 waits, U inside, R3 waits, U done, R2 inside, R3 inside, "
         "R3 done, R2 done",
-        "`close` says first that an update has come, and then waits; `enter` looks at that, again after each wake-up",
+        "how does `enter` learn that an update waits, and does it look again after each wake-up?",
     ),
     (
         "The gate serves one update after the other",

@@ -89,8 +89,7 @@ def same_choice(received: object, expected: bool, case: str, question: Sequence)
         index=f"a request that came at {request.arrived}, takes {cost(request.rows)}, deadline {until}, "
         f"{len(waiting)} wait ({sum(cost(other.rows) for other in waiting)}; {late} late), busy until {busy_until}, "
         f"most_waiting {most_waiting}",
-        next_step="the server is free at max(arrived, busy_until); then come all who wait, late or not, each a call, "
-        "then this one",
+        next_step="when can the server begin? Then come all who wait, late or not, each a call, then this one",
     )
 
 

@@ -17,7 +17,7 @@ from ctrlab.lessons.limits import stated
 PRECISION = 1.08
 PERCENT = 99
 EARLY = "`line.wait` returns as soon as one is answered: ask line.now() whether the next is due"
-LOOP = "send all that is due by line.now(); wait until the next is due, or NEVER; yield each answer that came"
+LOOP = "count those sent and those answered: who is due by line.now(), and for what do you wait then?"
 
 
 def reference_latencies(

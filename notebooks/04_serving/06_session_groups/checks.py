@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ctrlab.lessons.check import CheckFailed, call
+from ctrlab.lessons.check import CheckFailed, call, counted
 from ctrlab.lessons.exercise import Exercise
 from ctrlab.lessons.interleaving import Condition, Stuck, Threads
 
-ENTER = "with the lock: find the member, count it up, note that its turn was now; then call, and count down in a `finally`"
+ENTER = "what must be known of each member to find the right one? Where does that change, and who holds the lock then?"
 WHOLE = "take the cores one after the other, and put all CPUs of a core into the same member"
 
 
@@ -100,7 +100,7 @@ class _Trial:
                 f"`run` returns what the call returned, and raises what it raised; here {self.case}.",
                 expected=f"an exception from call {name}" if fails else f"{f'answer {name}'!r}",
                 received=f"{found!r} was returned",
-                next_step="`return call(member)` in a `try`; its `finally` counts down, and the exception goes on by itself",
+                next_step="an answer and an exception both go to the caller, and in both cases the call is no longer inside",
             )
 
     def go_on(self, name: str) -> str:
@@ -235,15 +235,16 @@ def dealt_out(found: object, cpus: list[int], case: str, question: Sequence) -> 
     counts = [owners.count({m}) for m in range(members)]
     if not whole or len(sets) != members or sorted(cpu for each in sets for cpu in each) != cpus:
         rule, step = "There is one list per member, and each CPU is in one of them", WHOLE
-        expected = f"{members} lists with the CPUs {cpus if len(cpus) < 17 else f'0 to {cpus[-1]}'}"
+        expected = f"{counted(members, 'list')} with the CPUs {cpus if len(cpus) < 17 else f'0 to {cpus[-1]}'}"
     elif split := [core for core, of_core in zip(cores, owners) if len(of_core) > 1]:
         rule, step, expected = "The threads of a core belong to one member", WHOLE, f"the CPUs {split[0]} in one list"
     elif max(counts) - min(counts) > 1:
-        rule, step = "Members have equally many cores, or one more", "deal the cores out like cards: core i to member i % members"
-        found, expected = counts, f"{len(cores) // members} or {-(-len(cores) // members)} cores each"
+        rule, step = "Members have equally many cores, or one more", "deal the cores out like cards"
+        shares = sorted({len(cores) // members, -(-len(cores) // members)})
+        found, expected = f"{counts} cores", f"{' or '.join(map(str, shares))} for each member"
     else:
         return
-    where = f"{members} members, cores {cores if len(cores) < 9 else f'{cores[:8]} ...'}"
+    where = f"{counted(members, 'member')}, cores {cores if len(cores) < 9 else f'{cores[:8]} ...'}"
     raise CheckFailed(f"{rule}; here {case}.", expected=expected, received=found, index=where, next_step=step)
 
 

@@ -213,7 +213,7 @@ CHECKS = {
                 multiply_adds=int(SLACK * (USERS * GIVEN + ROWS * 4) * HIDDEN),
                 on=lambda rng: tensors(*_full_request(rng)),
                 of=f"{USERS} users of {GIVEN} columns, {ROWS} candidates of 4, and {HIDDEN} units",
-                next_step="multiply the users first, [U, H]; then gather the products",
+                next_step="which products do you compute once per candidate that are the same for all candidates of a user?",
                 fewer="two products: one for U rows of users, one for N rows of candidates",
             ),
             in_a_server(_full_request, reference=reference_first_layer, compare=layer(STEP_UNKNOWN)),
@@ -235,7 +235,7 @@ CHECKS = {
                 on=lambda rng: tensors(*_history(rng, CANDIDATES, EVENTS, WIDTH, UNITS)),
                 of=f"N = {CANDIDATES}, T = {EVENTS}, C = {WIDTH} and layers of {', '.join(map(str, UNITS))} units",
                 next_step="split W in place of joining [q, k, q - k, q * k]",
-                fewer="query [N, C] times Wq + Wd, keys [T, C] times Wk - Wd; add [N, 1, units] + [T, units] + [N, T, units]",
+                fewer="which matrix does a candidate alone meet, which an event alone, and which their product?",
             ),
             in_a_server(
                 lambda rng: _history(rng, 5, 3, WIDTH, UNITS), reference=reference_attend, compare=attention(STEP_UNKNOWN)

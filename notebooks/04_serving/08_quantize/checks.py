@@ -53,8 +53,8 @@ def quantized(received: object, expected: tuple[np.ndarray, np.ndarray], case: s
     for row in np.flatnonzero(~(scales == right_scales)):
         raise CheckFailed(
             f"A row's scale is the smallest float32 with {most} scale >= its largest |x|; here {case}.",
-            expected=repr(right_scales[row]),
-            received=repr(scales[row]),
+            expected=f"{right_scales[row]:.9g}",
+            received=f"{scales[row]:.9g}",
             index=f"row {row}, largest |x| {abs(rows[row]).max()!r}",
             next_step="scales_for(largest, most) of each row's largest |x|; most is 2^(bits-1) - 1",
         )
@@ -62,7 +62,8 @@ def quantized(received: object, expected: tuple[np.ndarray, np.ndarray], case: s
     steps, off = exact / np.where(wide == 0, 1, wide), abs(exact - wide * q)
     tied = abs(steps - np.floor(steps) - 0.5) == 0
     to_even = "np.rint rounds to nearest even; floor(x + 0.5) does not"
-    to_nearest = "round to the nearest whole number: np.rint, and not astype, which cuts off"
+    cut = np.array_equal(q, np.trunc(steps).astype(q.dtype))
+    to_nearest = "astype alone cuts off" if cut else "divide in float32 or wider, and round to the nearest whole number"
     for rule, broken, next_step in (
         (f"No q is beyond {-most} to {most}", abs(q.astype(int)) > most, "divide by the row's scale; a row of zeros has q 0"),
         ("No number is off by more than half of its row's scale", off > wide / 2 * (1 + SLACK * most), to_nearest),
@@ -128,7 +129,7 @@ def rounded(received: object, expected: np.ndarray, case: str, question: Sequenc
             expected=f"0x{expected[at]:04x}",
             received=f"0x{received[at]:04x}",
             index=f"{tuple(map(int, at))}: {value!r}, in bits 0x{bits:08x}",
-            next_step="add 0x7fff and the last bit that stays, then shift by 16; all of it in uint32",
+            next_step="when must the upper half of this number go up, and what makes a carry exactly then?",
         )
 
 
@@ -210,6 +211,7 @@ CHECKS = {
         compare=rounded,
         limits=[Refuses(_nans)],
         mistakes={
+            "These are the bits of float16": lambda values: values.astype(np.float16).view(np.uint16),
             "The lower half is cut off": shifted_after(0),
             "What is halfway goes away from zero": shifted_after(0x8000),
             "What is halfway goes towards zero": shifted_after(0x7FFF),

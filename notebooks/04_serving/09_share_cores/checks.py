@@ -9,12 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ctrlab.errors import CtrlabError
+from ctrlab.lessons import check
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.exercise import Exercise
 from ctrlab.lessons.limits import Stated
 
-HEAP = "keep the moments at which cores get free in a heap: heapq.heapreplace takes the first and puts the new one in"
-RULE = "halve the range of n: if p99(n) holds, fewer may be enough, else more are needed"
+HEAP = "only the moments matter at which cores get free: what keeps the first of them at hand?"
+RULE = "after each p99(n), which n can no longer be the answer? Ask so that these are half of what is left"
 
 
 class Counted(int):
@@ -61,7 +62,7 @@ def counted(due: Sequence[int], service: Sequence[int], cores: int) -> tuple:
 def right_and_few_compared(found: object, expected: list[int], case: str, question: Sequence) -> None:
     """Requires the right latencies, found with few comparisons."""
     compared, cores = Counted.compared, question[2]
-    where = f"{cores} cores, {len(expected)} requests"
+    where = f"{check.counted(cores, 'core')}, {check.counted(len(expected), 'request')}"
     try:
         listed = list(found)
     except TypeError:
@@ -69,8 +70,8 @@ def right_and_few_compared(found: object, expected: list[int], case: str, questi
     if listed is None or len(listed) != len(expected):
         raise CheckFailed(
             f"There is one latency per request, in the requests' order; here {case}.",
-            expected=f"{len(expected)} numbers",
-            received=type(found).__name__ if listed is None else f"{len(listed)} numbers",
+            expected=check.counted(len(expected), "number"),
+            received=type(found).__name__ if listed is None else check.counted(len(listed), "number"),
             index=where,
             next_step="append one number per request to a list, and return the list",
         )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from ctrlab.lessons.topics.fleet.deliveries import Broken, Late, Script, ScriptedFleet, Seen, deliver_by_the_rules
 
-from ctrlab.lessons.check import CheckFailed, call
+from ctrlab.lessons.check import CheckFailed, call, counted
 
 DEVIATIONS = 5
 """Standard deviations by which a count may differ from its mean; a right answer exceeds them once in a million checks."""
@@ -226,8 +226,8 @@ def check_deliver(answer: Callable, rng: np.random.Generator) -> None:
         if fleet.waits != right.waits:
             raise CheckFailed(
                 f"While no instance is ready the request waits, and only then; here {case}.",
-                expected=f"{right.waits} calls of fleet.wait()",
-                received=f"{fleet.waits}",
+                expected=f"{counted(right.waits, 'call')} of fleet.wait()",
+                received=counted(fleet.waits, "call"),
                 index=f"at first: {where}",
                 next_step="fleet.wait() returns when an instance has changed its state; then look again",
             )
