@@ -4,6 +4,7 @@ survived.
 
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +15,9 @@ import pytest
 
 from tests import forked
 from tests.few_columns import few
+
+# A job in the background is started with Ctrl-C ignored, and so would be the processes that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

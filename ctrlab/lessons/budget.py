@@ -165,7 +165,7 @@ def _free(made: Sequence[tf.Operation]) -> set[tf.Operation]:
     free, of_shapes = set(), set()
     for op in made:
         sources = {t.op for t in op.inputs}
-        known = sources and all(source in of_shapes or source.type == "Const" for source in sources)
+        known = sources and not _hides(op) and all(source in of_shapes or source.type == "Const" for source in sources)
         if op.type in _SHAPES or (known and all((t.shape.num_elements() or _FEW + 1) <= _FEW for t in op.outputs)):
             of_shapes.add(op)
         if op in of_shapes or op.type in _NOT_MADE | _CONSTANT or _casts_to_the_same(op) or _asserts(op):

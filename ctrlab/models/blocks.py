@@ -75,7 +75,7 @@ class Encoder:
         """float32 [B, numeric columns + numeric lists], or None if the schema has no numbers.
 
         Args:
-            checked: refuse numbers that are not finite. A training step refuses their loss or gradient, before it changes anything.
+            checked: refuse numbers that are not finite. A training step refuses their loss or gradient, and changes nothing.
         """
         if not self.number_columns:
             return None

@@ -61,7 +61,7 @@ def test_versions_and_labels_have_their_paths():
 
 def test_numbers_of_candidates_are_described_where_users_are_shared():
     types = {"candidates": "int64", "item": "string", "past/row_splits": "int64", "past/values": "string"}
-    info = {"inputs": types, "input_shapes": dict.fromkeys(types, [-1])}
+    info = {"inputs": types, "input_shapes": {name: [-1] for name in types}}
     for shared in (False, True):
         post = document({"ctr": info | {"per_user": shared}})["paths"]["/v1/models/ctr:predict"]["post"]
         of = Draft202012Validator(post["requestBody"]["content"]["application/json"]["schema"]).is_valid

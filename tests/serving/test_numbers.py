@@ -190,7 +190,7 @@ def test_a_step_on_them_is_refused_and_changes_nothing():
         lambda: model.fit(batches, verbose=0),
         lambda: training.train_step(model, model.optimizer)(batch, labels),
     ):
-        with pytest.raises((CtrlabError, tf.errors.InvalidArgumentError), match="Numbers must be finite"):
+        with pytest.raises((CtrlabError, tf.errors.InvalidArgumentError), match="must be finite"):
             call()
     for weight, value in zip(model.trainable_weights, before):
         np.testing.assert_array_equal(weight, value)

@@ -329,7 +329,7 @@ def test_a_worker_that_never_ends_is_named(monkeypatch):
         return chunks[0]
 
     monkeypatch.setattr(interleaving, "PATIENCE", 0.3)
-    with pytest.raises(check.CheckFailed, match="here two workers\\.\n.*comes to an end\\.\n.*\n.*worker [01] goes on and on"):
+    with pytest.raises(check.CheckFailed, match=r"here two workers\.\n.*comes to an end\.\n.*\n.*worker [01] goes on and on"):
         check.run(LESSON, 1, turns)
 
 
