@@ -73,8 +73,8 @@ class Peak:
         held = call(lambda: interpreter.peak_of(answer, *inputs), case=self.of)
         if held > self.most:
             received = f"{held:,} bytes for {self.of}"
-            wrong, expected = f"The call held {held:,} bytes, more than {self.most:,}.", f"at most {self.most:,} bytes"
-            raise CheckFailed(f"Budget: {self.rule}.", wrong=wrong, expected=expected, received=received, next_step=self.next_step)
+            wrong, most = f"The call held {held:,} bytes, more than {self.most:,}.", f"at most {self.most:,} bytes"
+            raise CheckFailed(f"Budget: {self.rule}.", wrong=wrong, expected=most, received=received, next_step=self.next_step)
 
 
 @dataclass(frozen=True)
