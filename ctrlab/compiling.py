@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
-from ctrlab.paths import compiled_folder
+from ctrlab.paths import compiled_folder, identity, settled
 
 MOST_BYTES = 2 << 30
 """The most bytes of compiled files that are kept; those used longest ago are deleted first."""
@@ -212,11 +212,11 @@ def _digest(words: Iterable[str]) -> str:
 def _content(path: Path) -> str:
     """The digest of a file's content, computed again only after the file was written."""
     found = path.stat()
-    written = str(path), found.st_ino, found.st_size, found.st_mtime_ns
+    written = str(path), identity(found)
     if written not in _contents:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        if time.time_ns() - found.st_mtime_ns < 10**9:
-            return digest  # it may be written again within one tick of the clock
+        if not settled(found):
+            return digest
         _contents[written] = digest
     return _contents[written]
 

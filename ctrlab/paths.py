@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,18 @@ def checkout() -> Path | None:
 def native() -> Path:
     """The folder with kernels/ and check/harness.h: the checkout's, or the copy in the installed package."""
     return (checkout() or Path(__file__).parent) / "native"
+
+
+def identity(file: os.stat_result) -> tuple[int, int, int, int]:
+    """What changes when a file is written or replaced: its inode, its size in bytes, and its times in ns. A program can set the
+    time of its content, but not that of the inode.
+    """
+    return file.st_ino, file.st_size, file.st_mtime_ns, file.st_ctime_ns
+
+
+def settled(file: os.stat_result) -> bool:
+    """Whether another write would change the file's `identity`: it would not within one tick of the clock."""
+    return time.time_ns() - file.st_ctime_ns > 10**9
 
 
 def cache_folder() -> Path:

@@ -2,9 +2,10 @@
 
 A ledger, one line per file, says in which order the files were taken and how many rows each has. So a number of rows is a place
 in the stream. A line is on disk before a row of its file is handed out, and a file of which all rows were used may be deleted.
-Size, time and checksum say whether a file is still the one that was taken.
+Inode, size, times and checksum say whether a file is still the one that was taken.
 
-    {"file": "20261124T101500.000000-1f6c0a2b.parquet", "rows": 5120, "bytes": 81604, "mtime_ns": 17956017000, "sha256": "1d..."}
+    {"file": "20261124T101500.000000-1f6c0a2b.parquet", "rows": 5120, "sha256": "1d...",
+     "inode": 1311, "bytes": 81604, "mtime_ns": 17956017000, "ctime_ns": 17956017000}
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ctrlab.data.faults import first_line, remember
 from ctrlab.data.source import Order, Source
 from ctrlab.data.tables import conform
 from ctrlab.errors import PASSING, BadData, CtrlabError, cure_of, unreadable
+from ctrlab.paths import identity, settled
 from ctrlab.schema import Schema
 
 if TYPE_CHECKING:
@@ -35,12 +37,21 @@ log = logging.getLogger(__name__)
 
 
 class Taken(NamedTuple):
-    """A file as it was when its rows were counted."""
+    """A file as it was when its rows were counted. Its checksum is computed again unless inode, size and times are the same; with
+    a `ctime_ns` of 0 they never are.
+    """
 
     rows: int
+    sha256: str
     bytes: int
     mtime_ns: int
-    sha256: str
+    inode: int = 0
+    ctime_ns: int = 0
+
+    def at(self, about: os.stat_result) -> Taken:
+        """The same file with the inode, size and times of `about`."""
+        inode, size, mtime, ctime = identity(about)
+        return self._replace(inode=inode, bytes=size, mtime_ns=mtime, ctime_ns=ctime if settled(about) else 0)
 
 
 class Followed:
@@ -63,10 +74,8 @@ class Followed:
         if not self.folder.is_dir():
             raise CtrlabError(f"Files are followed in a folder; {folder} is none.")
         self._files = _read(ledger) if ledger else {}
-        self._odd: dict[str, tuple[tuple[int, int] | None, str]] = {}
-        """For each file that is left out: its size in bytes and modification time, None if they don't matter, and the message
-        that was logged.
-        """
+        self._odd: dict[str, tuple[tuple | None, str]] = {}
+        """For each file that is left out: its identity, None if it does not matter, and the message that was logged."""
         self.used = start
         """Rows that were handed out and used."""
         self.known = sum(taken.rows for taken in self._files.values())
@@ -143,11 +152,11 @@ class Followed:
     def _require_same(self, path: Path, about: os.stat_result) -> None:
         """Raises BadData if the file is neither the one that was taken nor a copy of it."""
         taken = self._files[path.name]
-        if (taken.bytes, taken.mtime_ns) == (about.st_size, about.st_mtime_ns):
+        if (taken.inode, taken.bytes, taken.mtime_ns, taken.ctime_ns) == identity(about):
             return
         if taken.bytes != about.st_size or _checksum(path) != taken.sha256:
             raise BadData("it was replaced after its rows were taken; give new rows a new name")
-        self._files[path.name] = taken._replace(mtime_ns=about.st_mtime_ns)
+        self._files[path.name] = taken.at(about)
 
     def _attempt(self, name: str, use: Callable[[Path, os.stat_result], Taken | None]) -> Taken | None:
         """Returns the result of `use`; None if the file is left out, which is logged once."""
@@ -155,7 +164,7 @@ class Followed:
         before = self._odd.pop(name, None)
         try:
             about = path.stat()
-            mark = about.st_size, about.st_mtime_ns
+            mark = identity(about)
             if before and before[0] == mark:
                 self._odd[name] = before
                 return None
@@ -175,7 +184,7 @@ class Followed:
         names = pq.read_schema(path).names
         columns = [column.name for column in self.schema.columns if column.name in names]
         table = conform(pq.read_table(path, columns=columns, partitioning=None), self.schema, str(path))
-        return Taken(len(table), about.st_size, about.st_mtime_ns, checksum)
+        return Taken(len(table), checksum, 0, 0).at(about)
 
     def _note(self, name: str, taken: Taken) -> None:
         if self._ledger:
@@ -213,6 +222,6 @@ def _read(ledger: Path) -> dict[str, Taken]:
         if whole != text:
             os.truncate(ledger, len(whole.encode()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        lines = "{'file': 'a.parquet', 'rows': 512, 'bytes': 9000, 'mtime_ns': 0, 'sha256': '1d...'}"
+        lines = "{'file': 'a.parquet', 'rows': 512, 'sha256': '1d...', 'bytes': 9000, 'mtime_ns': 0, 'ctime_ns': 0, 'inode': 0}"
         raise BadData(f"A ledger has lines such as {lines}; {ledger} has others: {first_line(problem)}.") from None
     return found

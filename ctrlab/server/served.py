@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctrlab.errors import CtrlabError
+from ctrlab.paths import identity
 from ctrlab.server.logs import Once
 from ctrlab.serving.processor import Code, Processor, Refused
 from ctrlab.serving.version_labels import read_labels
@@ -236,10 +237,9 @@ class ServedModel:
 
 
 def _files_in(folder: Path) -> frozenset:
-    """The files of a folder, with their sizes and the times at which they were written."""
+    """The files of a folder, as they are now."""
     found = set()
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):  # it goes meanwhile
-            about = path.stat()
-            found.add((path, about.st_ino, about.st_size, about.st_mtime_ns))
+            found.add((path, identity(path.stat())))
     return frozenset(found)

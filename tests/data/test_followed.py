@@ -74,6 +74,11 @@ def test_each_row_comes_once_across_restarts(tmp_path_factory, data):
     assert functools.reduce(operator.iadd, found, []) == list(range(rows // batch_size * batch_size))
 
 
+def without_time(ledger):
+    """The lines of a ledger without the time that is noted only of files that are a second old."""
+    return [json.loads(line) | {"ctime_ns": None} for line in ledger.splitlines()]
+
+
 def test_a_line_that_was_cut_off_is_taken_again(tmp_path):
     ledger = tmp_path / LEDGER
     put(tmp_path, "a.parquet", [0, 1])
@@ -85,7 +90,7 @@ def test_a_line_that_was_cut_off_is_taken_again(tmp_path):
     for size in range(len(one), len(both)):
         ledger.write_bytes(both[:size])
         assert taken(Followed(tmp_path, SCHEMA, ledger, 2), 2) == [[2, 3]]
-        assert ledger.read_bytes() == both
+        assert without_time(ledger.read_bytes()) == without_time(both)
     entries = [json.loads(line) for line in both.splitlines()]
     assert [(entry["file"], entry["rows"]) for entry in entries] == [("a.parquet", 2), ("b.parquet", 2)]
 

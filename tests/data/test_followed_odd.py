@@ -12,6 +12,7 @@ import pytest
 from ctrlab.data import follow
 from ctrlab.data.follow import LEDGER, Followed
 from ctrlab.errors import BadData, CtrlabError
+from ctrlab.paths import identity
 from tests.data.test_followed import SCHEMA, put, taken
 
 
@@ -25,6 +26,27 @@ def test_a_file_that_was_replaced_is_refused_while_rows_of_it_are_not_used(tmp_p
         taken(followed, 2)
     with pytest.raises(CtrlabError, match="it was replaced: put it back"):
         Followed(tmp_path, SCHEMA, tmp_path / LEDGER, 2)
+
+
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize("restarted", [True, False])
+def test_another_file_of_the_same_size_and_time_is_seen(tmp_path, monkeypatch, settled, restarted):
+    """Files that come within one tick of the clock, the second with the inode of the first, differ in nothing but their rows."""
+    monkeypatch.setattr(follow, "settled", lambda about: settled)
+    put(tmp_path, "a.parquet", range(20, 24))
+    followed = Followed(tmp_path, SCHEMA, tmp_path / LEDGER)
+    assert taken(followed, 2, 1) == [[20, 21]]
+    before = (tmp_path / "a.parquet").stat()
+    if settled:
+        put(tmp_path, "a.parquet", range(10, 14))
+        os.utime(tmp_path / "a.parquet", ns=(before.st_atime_ns, before.st_mtime_ns))
+    else:
+        put(tmp_path, "other", range(10, 14))
+        (tmp_path / "a.parquet").write_bytes((tmp_path / "other").read_bytes())
+        monkeypatch.setattr(follow, "identity", lambda about: identity(before))
+    assert (tmp_path / "a.parquet").stat().st_size == before.st_size
+    with pytest.raises(CtrlabError, match="it was replaced: put it back"):
+        Followed(tmp_path, SCHEMA, tmp_path / LEDGER, 2) if restarted else taken(followed, 2)
 
 
 def test_a_file_that_is_put_back_goes_on(tmp_path):
