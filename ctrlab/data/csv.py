@@ -13,12 +13,15 @@ import tensorflow as tf
 from ctrlab.data import values
 from ctrlab.data.strings import split
 from ctrlab.errors import BadData
+from ctrlab.paths import identity, settled
 from ctrlab.schema import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
 from ctrlab.schema.frames import UTF_8_MARK, UTF_16
 
 BLOCK_BYTES = 1 << 24
 NEWLINE = b"\n"
 STRAY = re.compile(rb"\r(?=[^\r\n])")
+MARKED_LINE = re.compile(rb"^" + UTF_8_MARK, re.MULTILINE)
+HEXADECIMAL = re.compile(rb"0[xX]")
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?(nan|inf|infinity)\s*", re.ASCII | re.IGNORECASE)
 WHOLE_NUMBER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
 
@@ -56,13 +59,13 @@ def _split(column: Column, field: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
     return parts.with_flat_values(tf.strings.to_number(parts.flat_values, entry_dtype(column))) if column.bits else parts
 
 
-def lines(files: Sequence[Path], delimiter: str) -> tf.data.Dataset:
+def lines(files: Sequence[Path], schema: Schema) -> tf.data.Dataset:
     """The lines of the files: string []. A byte-order mark at the beginning of a file is no part of its first line.
 
     Raises:
         BadData: a file is not the text that it must be; see `check_text`.
     """
-    marked = [check_text(file, delimiter) for file in files]
+    marked = [check_text(file, schema) for file in files]
     if not any(marked):
         return tf.data.TextLineDataset([str(file) for file in files])
     parts = []
@@ -77,23 +80,26 @@ def _without_mark(line: tf.Tensor) -> tf.Tensor:
     return tf.strings.substr(line, len(UTF_8_MARK), -1)
 
 
-def check_text(file: Path, delimiter: str) -> bool:
+def check_text(file: Path, schema: Schema) -> bool:
     """Whether a text file begins with a byte-order mark.
 
-    TensorFlow accepts any bytes: it takes a mark for a part of the first word, leaves carriage returns out, and keeps quotes. A
-    check inside the pipeline would take a third of the decoding time.
+    TensorFlow accepts any bytes: it takes a mark for a part of the first word, leaves carriage returns out, keeps quotes, and
+    reads 0x10 as 16. A check inside the pipeline would take a third of the decoding time.
 
     Raises:
-        BadData: with file and line: bytes are not UTF-8, a carriage return stands inside a line, or a field begins with a quote.
+        BadData: with file and line: bytes are not UTF-8, a carriage return stands inside a line, a field begins with a quote, a
+            line after the first begins with a byte-order mark, or a number is hexadecimal.
     """
-    status = file.stat()
-    return _check_text(file, delimiter, status.st_size, status.st_ctime_ns)  # a file's own time can be set
+    about = file.stat()
+    check = _check_once if settled(about) else _check_once.__wrapped__
+    numbers = {place: column.name for place, column in enumerate(schema.columns) if entry_dtype(column) == "float32"}
+    return check(file, schema.delimiter.encode(), tuple(numbers.items()), identity(about))
 
 
 @functools.lru_cache(maxsize=256)
-def _check_text(file: Path, delimiter: str, size: int, changed: int) -> bool:
-    """Checks a file once, and again after it has changed: `size` and `changed` are only cache keys."""
-    quoted = re.compile(rb'(?:\A|[\n%s])"' % re.escape(delimiter.encode()))
+def _check_once(file: Path, delimiter: bytes, numbers: tuple[tuple[int, str], ...], _identity: tuple) -> bool:
+    """Checks a file once, and again after it has changed."""
+    quoted = re.compile(rb'(?:\A|[\n%s])"' % re.escape(delimiter))
     line = 1
     with open(file, "rb") as stream:
         begin = stream.read(len(UTF_8_MARK))
@@ -102,7 +108,7 @@ def _check_text(file: Path, delimiter: str, size: int, changed: int) -> bool:
         marked = begin == UTF_8_MARK
         stream.seek(len(begin) if marked else 0)
         while block := stream.read(BLOCK_BYTES) + stream.readline():
-            if (found := _fault(block, quoted)) is not None:
+            if (found := _fault(block, quoted) or _hexadecimal(block, delimiter, dict(numbers))) is not None:
                 at, said = found
                 raise BadData(f"{file}, line {line + block.count(NEWLINE, 0, at)}: {said}.")
             line += block.count(NEWLINE)
@@ -120,6 +126,23 @@ def _fault(block: bytes, quoted: re.Pattern) -> tuple[int, str] | None:
     if b'"' in block and (found := quoted.search(block)):
         cure = "write the file without quotes (quoting=csv.QUOTE_NONE), or with a header, and convert it with `ctrlab.data.write`"
         return found.end() - 1, f"quotes would be a part of the words, and a field begins with one: {cure}"
+    if UTF_8_MARK in block and (found := MARKED_LINE.search(block)):
+        cure = r"name the files one by one, or run `sed -i 's/^\xEF\xBB\xBF//'` on it"
+        return found.start(), f"a byte-order mark stands only at the beginning of a file; joined files have it inside: {cure}"
+    return None
+
+
+def _hexadecimal(block: bytes, delimiter: bytes, numbers: dict[int, str]) -> tuple[int, str] | None:
+    """The place of a hexadecimal number in whole lines, and what is wrong with it; None if there is none.
+
+    Args:
+        numbers: {place in a row: name} of the columns of numbers.
+    """
+    for found in HEXADECIMAL.finditer(block):
+        at = found.start()
+        column = numbers.get(block.count(delimiter, block.rfind(NEWLINE, 0, at) + 1, at))
+        if column is not None:
+            return at, f"column {column!r} must be a number of decimal digits; received one that has {found[0].decode()!r} in it"
     return None
 
 

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from ctrlab.data.faults import first_line
 from ctrlab.errors import BadData
+from ctrlab.schema.frames import require_no_mark
 
 REQUEST, ROW, TIME = "_request", "_row", "_time"
 KEYS = {REQUEST: pa.string(), ROW: pa.int32(), TIME: pa.timestamp("us", "UTC")}
@@ -103,7 +104,9 @@ def _parts(path: Path) -> Iterator[pa.Table]:
     try:
         if path.suffix == ".csv":
             options = pa_csv.ConvertOptions(column_types={REQUEST: pa.string(), ROW: pa.int32(), TIME: pa.string()})
-            yield pa_csv.read_csv(path, convert_options=options)
+            table = pa_csv.read_csv(path, convert_options=options)
+            require_no_mark(table, path)
+            yield table
             return
         with pq.ParquetFile(path) as file:
             yield file.schema_arrow.empty_table()

@@ -33,7 +33,7 @@ def batches(reading: Reading, batch_size: int, drop_remainder: bool) -> tf.data.
 def records(source: Source) -> tf.data.Dataset:
     """The rows of CSV or TFRecord files in file order: string []."""
     if source.format == "csv":
-        return csv.lines(source.files, source.schema.delimiter)
+        return csv.lines(source.files, source.schema)
     files = [str(path) for path in source.files]
     return tf.data.TFRecordDataset(files, compression_type="GZIP" if source.format == "tfrecord.gz" else None)
 

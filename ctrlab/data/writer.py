@@ -17,8 +17,10 @@ from ctrlab.data.tables import conform
 from ctrlab.data.text import join, plain
 from ctrlab.errors import BadData, choose
 from ctrlab.schema import Column, Schema, frames
+from ctrlab.schema.frames import UTF_8_MARK
 
 SLICE_ROWS = 65_536
+BYTE_ORDER = UTF_8_MARK.decode()
 
 
 def write(
@@ -112,11 +114,11 @@ def _refuse(words: pa.Array, column: Column, delimiter: str) -> None:
         found = words.filter(pc.match_substring(words, sign))
         if len(found):
             raise BadData(f"In CSV, column {column.name!r} can't hold {sign!r}; found {found[0].as_py()!r}.")
-    found = words.filter(pc.starts_with(words, '"'))
+    found = words.filter(pc.match_substring_regex(words, f'^["{BYTE_ORDER}]'))
     if len(found):
         raise BadData(
-            f"In CSV, a word of column {column.name!r} can't begin with a quote, which other readers leave out; found "
-            f"{found[0].as_py()!r}: write another format."
+            f"In CSV, a word of column {column.name!r} can't begin with a quote or a byte-order mark, which readers leave out; "
+            f"found {found[0].as_py()!r}: write another format."
         )
 
 

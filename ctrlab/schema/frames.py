@@ -173,6 +173,7 @@ def _csv(path: Path, delimiter: str, schema: Schema | None) -> pa.Table:
         raise _no_utf8(path, "other bytes in a column of words") from None
     if odd := [field.name for field in found.schema if pa.types.is_binary(field.type)]:
         raise _no_utf8(path, f"other bytes in column {odd[0]!r}")
+    require_no_mark(found, path)
     others = [sign for sign in DELIMITERS if sign != delimiter and sign in names[0]]
     if len(names) == 1 and others:
         raise BadData(
@@ -198,6 +199,18 @@ def _csv(path: Path, delimiter: str, schema: Schema | None) -> pa.Table:
         if _loses_digits(texts[name], found[name].type):
             found = found.set_column(names.index(name), name, texts[name])
     return found
+
+
+def require_no_mark(found: pa.Table, path: Path) -> None:
+    """Raises BadData if a line of a text file begins with a byte-order mark, as joined files have it inside."""
+    mark, first = UTF_8_MARK.decode(), found.column(0)
+    rows = pc.indices_nonzero(pc.starts_with(first, mark)) if pa.types.is_string(first.type) else ()
+    if len(rows) or found.column_names[0].startswith(mark):
+        where = f"row {rows[0]}, counted from 0," if len(rows) else "the name of its first column"
+        raise BadData(
+            f"{path} can't be read as a table: a byte-order mark stands only at the beginning of a file, and {where} begins with "
+            "one, as in files that were joined: read each file by itself."
+        )
 
 
 def _is_row(names: list[str]) -> bool:

@@ -66,9 +66,9 @@ def test_tables_with_a_header_and_raw_files_have_no_mark_either(tmp_path, parts,
     [path] = parts(pack(MARK + b"word,x,click\nann,1,1\n"), ending=ending)
     assert data.table(path).to_pydict() == {"word": ["ann"], "x": [1], "click": [1]}
     raw = "\t".join(["1", *map(str, range(39))]).encode()
-    sources = parts(pack(MARK + raw + b"\n"), pack(MARK + raw), ending=ending)
-    convert("criteo", sources, tmp_path / "rows.parquet", progress=False)
-    assert data.table(tmp_path / "rows.parquet")["label"].to_pylist() == [1, 1]
+    sources = parts(pack(MARK + raw + b"\n" + MARK + raw), pack(MARK + raw), ending=ending)
+    assert convert("criteo", sources, tmp_path / "rows.parquet", progress=False).rejected == 0
+    assert data.table(tmp_path / "rows.parquet")["label"].to_pylist() == [1, 1, 1]
     events = [{"reviewerID": "u", "asin": f"i{i}", "unixReviewTime": i} for i in range(3)]
     item = {"asin": "i0", "categories": [["c"]]}
     (tmp_path / "reviews_a.json").write_bytes(MARK + "\n".join(map(json.dumps, events)).encode())
@@ -77,11 +77,25 @@ def test_tables_with_a_header_and_raw_files_have_no_mark_either(tmp_path, parts,
     assert convert("amazon_reviews", jsons, tmp_path / "rows.parquet", progress=False).rejected == 0
 
 
+@pytest.mark.parametrize("text", ["word,x\nann,1\n{}bob,2\n", "x,word\n1,ann\n{}2,bob\n", "word\nann\n{}bob\n"])
+def test_a_table_with_a_mark_inside_is_refused(parts, text):
+    [path] = parts(text.format("\ufeff").encode())
+    for read in (data.table, lambda path: data.table(path, SCHEMA), lambda path: Schema.infer(path, "x")):
+        with pytest.raises(BadData, match=r"part-0.csv .*row 1, counted from 0, begins with one, .*: read each file by itself"):
+            read(path)
+    [path] = parts(MARK + MARK + text.format("").encode())
+    with pytest.raises(BadData, match="the name of its first column begins with one"):
+        data.table(path)
+
+
 def test_labels_of_a_marked_file(parts):
     text = b"_request,_row,_time,click\nr1,0,2026-01-01T10:00:00Z,1\n"
     [path] = parts(MARK + text)
     [table] = read_labels(path)
     assert table["_request"].to_pylist() == ["r1"] and table["click"].to_pylist() == [1]
+    [path] = parts(text + MARK + text.splitlines()[1])
+    with pytest.raises(BadData, match="row 1, counted from 0, begins with one"):
+        [*read_labels(path)]
     [path] = parts(text.decode().encode("utf-16"))
     with pytest.raises(BadData, match=r"part-0.csv") as caught:
         [*read_labels(path)]
@@ -109,6 +123,10 @@ REFUSED = {
     "a space that is none": ("ann,1,1\nbob,\u00a02,0\n".encode(), "line 2: column 'x' must be a number; received '.xa02'"),
     "digits of another script": ("ann,\uff11\uff12,1\n".encode(), "line 1: column 'x' must be a number; received"),
     "a number as Python has it": (b"ann,1_000,1\n", "line 1: column 'x' must be a number; received '1_000'"),
+    "a mark inside, as where files were joined": (b"ann,1,1\n" + MARK + b"bob,2,0\n", "line 2: a byte-order mark .*sed -i"),
+    "two marks": (MARK + MARK + b"ann,1,1\n", "line 1: a byte-order mark"),
+    "a hexadecimal number": (b"0x1,1,1\nbob, -0X1p3,0\n", "line 2: column 'x' must be a number of decimal digits.*'0X'"),
+    "a hexadecimal label": (b"ann,1,0x1\n", "line 1: column 'click' must be a number of decimal digits"),
     "a number with a NUL": (b"ann,1\0,1\n", "line 1: column 'x' must be a number; received '1.x00'"),
 }
 
@@ -132,10 +150,10 @@ def test_a_stray_byte_is_found_in_any_block(parts, monkeypatch):
     assert len(rows_of(path)) == 9
 
 
-@pytest.mark.parametrize("word", ['"', '"bob"', '"bob" and ann'])
-def test_a_word_that_begins_with_a_quote_is_not_written_as_csv(tmp_path, word):
+@pytest.mark.parametrize("word", ['"', '"bob"', '"bob" and ann', "\ufeffbob"])
+def test_a_word_that_begins_with_a_quote_or_a_mark_is_not_written_as_csv(tmp_path, word):
     table = {"word": ["ann", word], "x": [1, 2], "click": [1, 0]}
-    with pytest.raises(BadData, match=r"'word' can't begin with a quote.*write another format"):
+    with pytest.raises(BadData, match=r"'word' can't begin with a quote or a byte-order mark.*write another format"):
         data.write(table, SCHEMA, tmp_path / "rows.csv", progress=False)
     data.write(table, SCHEMA, tmp_path / "rows.parquet", progress=False)
     assert rows_of(tmp_path / "rows.parquet")[1][0] == word.encode()
@@ -143,7 +161,30 @@ def test_a_word_that_begins_with_a_quote_is_not_written_as_csv(tmp_path, word):
 
 SIGNS = st.characters(codec="utf-8", exclude_characters="\n\r,")
 WORDS = st.text(SIGNS, max_size=4) | st.text("\"' \t\0\x0b\x85\u2028;|", max_size=3)
-ODD = ["", "1", "+1", " 1", "1 ", ".5", "1.", "1e3", "007", "NA", "nan", "inf", "1,5", "x", "1d", "\t2", "--1", "1_0", "1\0"]
+ODD = [
+    "",
+    "1",
+    "+1",
+    " 1",
+    "1 ",
+    ".5",
+    "1.",
+    "1e3",
+    "007",
+    "NA",
+    "nan",
+    "inf",
+    "1,5",
+    "x",
+    "1d",
+    "\t2",
+    "--1",
+    "1_0",
+    "1\0",
+    "0x10",
+    "-0X1p3",
+    "True",
+]
 NUMBERS = st.floats(width=32, allow_nan=False, allow_infinity=False).map(repr) | st.sampled_from(ODD)
 LINES = st.lists(st.tuples(WORDS, NUMBERS, st.sampled_from("01")), min_size=1, max_size=4)
 

@@ -82,7 +82,6 @@ class LineFile:
             raise BadData(f"{self.path} is empty; a raw file has at least one line.")
         if self._pending.startswith(UTF_16):
             raise BadData(f"{self.path} is UTF-16, and text must be UTF-8: run `iconv -f UTF-16 -t UTF-8` on it.")
-        self._pending = self._pending.removeprefix(UTF_8_MARK)
 
     def __enter__(self) -> LineFile:
         return self
@@ -122,7 +121,8 @@ class LineFile:
         cut = have.ends[min(lines, len(have)) - 1] + 1 if len(have) else 0
         self._pending = data[cut:]
         self._taken += min(lines, len(have))
-        return Block(self.path, have.first, data[:cut].replace(b"\r\n", b"\n"))
+        lines = data[:cut].removeprefix(UTF_8_MARK).replace(b"\n" + UTF_8_MARK, b"\n")  # joined files have marks inside
+        return Block(self.path, have.first, lines.replace(b"\r\n", b"\n"))
 
     def _last_newline(self, parts: list[bytes]) -> bytes:
         """The newline to add if the file's last line has none; otherwise nothing."""
