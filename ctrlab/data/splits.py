@@ -18,12 +18,13 @@ def split(source, fraction: float = 0.2, by: str | None = None, *, seed: int = 0
     Args:
         source: as in `ctrlab.data.table`.
         fraction: share of the rows that is held out, above 0 and below 1, rounded to whole rows.
-        by: a column of times, numbers or text that sorts, with a value in each row: the latest rows are held out. Rows with the
-            same time stay together, so a few more rows than `fraction` may be held out. None: the rows are drawn at random.
+        by: a column of times, of numbers, or of text that is ISO 8601 times or numbers, with a value in each row: the latest rows
+            are held out. Rows with the same time stay together, so a few more rows than `fraction` may be held out. None: the
+            rows are drawn at random.
         seed: seed of the random draw.
     Raises:
-        BadData: a part would have no rows, or `by` lacks values. UnknownName: no such column. CtrlabError: `fraction` is not
-            above 0 and below 1.
+        BadData: a part would have no rows, `by` lacks values, or its text is no time. UnknownName: no such column. CtrlabError:
+            `fraction` is not above 0 and below 1.
 
     >>> train, test = split({"time": [3, 1, 2, 2], "clicked": [0, 1, 0, 1]}, 0.25, by="time")
     >>> test["time"].to_pylist()
@@ -60,6 +61,8 @@ def _latest(times: pa.ChunkedArray, count: int, by: str, where: str) -> np.ndarr
     """Marks the `count` latest rows, and all rows of the earliest time among them: bool [n]."""
     if pa.types.is_dictionary(times.type):
         times = times.cast(times.type.value_type)
+    if pa.types.is_string(times.type) or pa.types.is_large_string(times.type) or pa.types.is_string_view(times.type):
+        times = _parsed(times, by, where)
     if times.null_count or (pa.types.is_floating(times.type) and pc.any(pc.is_nan(times)).as_py()):
         raise BadData(f"A split by time needs a value in each row; column {by!r} of {where} lacks some.")
     try:
@@ -68,3 +71,17 @@ def _latest(times: pa.ChunkedArray, count: int, by: str, where: str) -> np.ndarr
         return pc.greater_equal(times, first).to_numpy()
     except pa.ArrowException:
         raise BadData(f"A split is by times, numbers or text; column {by!r} of {where} is {times.type}.") from None
+
+
+def _parsed(times: pa.ChunkedArray, by: str, where: str) -> pa.ChunkedArray:
+    """The times or numbers that a column of text stands for. As text, the ninth of a month would come after the tenth."""
+    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.int64(), pa.float64()):
+        try:
+            return times.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    shown = ", ".join(repr(text) for text in times.unique()[:2].to_pylist())
+    raise BadData(
+        f"A split by text needs times such as 2019-11-09 17:05:00, all of one form, or numbers; column {by!r} of {where} begins "
+        f"with {shown}: make times of them first, as pandas.to_datetime does."
+    )

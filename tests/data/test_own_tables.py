@@ -307,10 +307,29 @@ def test_a_split_at_random():
 
 
 def test_a_split_by_text_of_any_type_of_arrow():
-    times = pa.array(["b", "a", "d", "c"], pa.string_view())
+    times = pa.array(["2", "9", "11", "10"], pa.string_view())
     lists = pa.array([["b"], None, [], ["a", "b"]], pa.list_(pa.string_view()))
     rows = data.split(pa.table({"time": times, "list": lists}), 0.25, by="time")[1].to_pylist()
-    assert rows == [{"time": "d", "list": []}]
+    assert rows == [{"time": "11", "list": []}]
+
+
+@pytest.mark.parametrize("latest", ["2019-11-10", "2019-11-09 17", "2019-11-09T17:05", "2019-11-09 17:05:00.5"])
+def test_a_split_by_text_knows_forms_of_time(latest):
+    times = [latest, "2019-11-09T16:59:59", "2019-11-09", "2019-11-09 16:59:59.9"]
+    assert data.split({"time": times}, 0.25, by="time")[1]["time"].to_pylist() == [latest]
+
+
+def test_a_split_by_text_knows_zones():
+    times = ["2019-11-09T12:00:00+02:00", "2019-11-09T11:00:00Z", "2019-11-09T11:30:00+01:00", "2019-11-09T09:00:00-01:00"]
+    assert data.split({"time": times}, 0.25, by="time")[1]["time"].to_pylist() == [times[1]]
+
+
+@pytest.mark.parametrize(
+    "times", [["9/11/2019", "10/11/2019", "11/11/2019"], ["b", "a", "c"], ["2019-11-09", "2019-11-10Z", "1"]]
+)
+def test_a_split_by_text_without_an_order_is_refused(times):
+    with pytest.raises(BadData, match=r"column 'time' of .* begins with .*: make times"):
+        data.split({"time": times}, 0.34, by="time")
 
 
 @pytest.mark.parametrize("times", ["int", "text", "timestamp", "dictionary"])
