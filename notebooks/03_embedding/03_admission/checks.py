@@ -109,7 +109,7 @@ def questions(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.nd
     yield "two ids with the same places", np.zeros(9, np.uint8), np.array([[1, 4], [4, 1]]), np.array([2, 3])
     yield "one counter an id", np.zeros(5, np.uint8), np.array([[2], [2], [4]]), np.array([1, 1, 1])
     yield "counters that are nearly full", np.full(6, 254, np.uint8), drawn(2, 3, 6), np.array([1, 9])
-    yield "a count that no counter holds", np.zeros(6, np.uint8), np.array([[0, 5]]), np.array([int(rng.integers(256, 600))])
+    yield "a count that no counter holds", np.zeros(6, np.uint8), np.array([[0, 5]]), 2**32 + rng.integers(1, 200, 1)
     yield "no ids", rng.integers(0, 9, 5).astype(np.uint8), drawn(0, 3, 5), np.zeros(0, np.int64)
 
 

@@ -131,6 +131,13 @@ def wraps_around(counters, places, counts):
     return counters[places].min(axis=1, initial=255).astype(np.int64)
 
 
+def in_16_bits(counters, places, counts):
+    total = counters.astype(np.int16)
+    np.add.at(total, places, counts[:, None].astype(np.int16))
+    counters[:] = np.minimum(total, 255)
+    return counters[places].min(axis=1, initial=255).astype(np.int64)
+
+
 def the_mean(counters, places, counts):
     bloom(counters, places, counts)
     return counters[places].mean(axis=1).astype(np.int64) if len(places) else counts
@@ -211,6 +218,7 @@ FILTERS = [
     the_first_counter,
     loses_those_that_meet,
     wraps_around,
+    in_16_bits,
     the_mean,
     the_most,
     before_it_was_added,

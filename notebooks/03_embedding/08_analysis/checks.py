@@ -33,6 +33,7 @@ def reports(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndar
     yield "keys that came equally often", np.full(int(rng.integers(5, 20)), 7), np.array([6, 7, 8])
     yield "counts that float32 does not hold", rng.integers(1 << 30, 1 << 40, 40), np.sort(rng.integers(1 << 30, 1 << 40, 6))
     yield "one key", np.array([int(rng.integers(3, 99))]), np.array([1, 2, 100])
+    yield "keys that never came, and a threshold of 0", rng.integers(0, 3, 30) * np.arange(30), np.array([1, 0, 2])
     yield "no key", np.zeros(0, np.int64), np.array([1, 5])
     yield "no threshold", rng.integers(1, 9, 5), np.zeros(0, np.int64)
 

@@ -70,6 +70,10 @@ def not_a_number_where_nothing_came(frequency, thresholds):
     return rows, traffic if frequency.size else traffic * np.nan
 
 
+def at_least_once(frequency, thresholds):
+    return right(frequency, np.maximum(thresholds, 1))
+
+
 def sorts_the_thresholds(frequency, thresholds):
     found = right(frequency, thresholds)
     thresholds.sort()
@@ -77,6 +81,7 @@ def sorts_the_thresholds(frequency, thresholds):
 
 
 WRONG = [
+    at_least_once,
     sums_in_single,
     rows_in_32_bits,
     lists,

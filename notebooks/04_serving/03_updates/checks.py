@@ -48,16 +48,19 @@ class Reference:
 def check_log(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `ChangeLog()` with `note(keys)`, `cut()` -> (number, keys) and `confirm(number)`."""
     for case, ops in _lives(rng):
-        log, reference = call(answer, case=case), Reference()
+        log, reference, taken = call(answer, case=case), Reference(), []
         for place, (name, given) in enumerate(ops):
             if name == "cut":
-                _require_cut(call(log.cut, case=case), reference.cut(), case, ops[: place + 1])
+                found = call(log.cut, case=case)
+                _require_cut(found, reference.cut(), case, ops[: place + 1])
+                taken.append((found[1], list(found[1])))
                 continue
             if name == "note":
                 _note(log, given, case)
             else:
                 call(log.confirm, given, case=case)
             getattr(reference, name)(given)
+        _require_kept(taken, case)
     a, b, case = call(answer, case="two logs"), call(answer, case="two logs"), "two logs at once"
     keys = _keys(rng, 3)
     _note(a, keys, case)
@@ -88,6 +91,19 @@ def _note(log, keys: list[int], case: str) -> None:
             index="the list, after note",
             next_step="work on a copy: sorted(keys) makes one, keys.sort() changes the caller's list",
         )
+
+
+def _require_kept(taken: list[tuple[Sequence[int], list[int]]], case: str) -> None:
+    """Requires that each cut's keys are still those that were returned."""
+    for number, (keys, before) in enumerate(taken, 1):
+        if list(keys) != before:
+            raise CheckFailed(
+                f"The keys of a cut stay as they are, as long as their file is written; here {case}.",
+                expected=f"keys {before}",
+                received=f"keys {list(keys)} after later calls",
+                index=f"cut {number}",
+                next_step="who else holds the list that `cut` returned, and changes it?",
+            )
 
 
 def _many(answer: Callable, notes: Callable, cuts: Callable) -> None:

@@ -41,6 +41,18 @@ class InTuples(ChangeLog):
         return number, tuple(keys)
 
 
+class OneListForAllCuts(ChangeLog):
+    """A file that is still being written gets the next cut's keys."""
+
+    def __init__(self):
+        super().__init__()
+        self.keys = []
+
+    def cut(self):
+        number, self.keys[:] = super().cut()
+        return number, self.keys
+
+
 class ForgetsAtTheCut(ChangeLog):
     def cut(self):
         number, keys = super().cut()
@@ -226,6 +238,7 @@ test_right_logs_pass, test_wrong_logs_are_refused = judge(
         1: (
             ChangeLog,
             {
+                OneListForAllCuts: "stay as they are",
                 ForgetsAtTheCut: "last confirmed cut",
                 ForgetsAllWhenConfirmed: "last confirmed cut",
                 ForgetsTheCutsKeys: "while their file is written",

@@ -227,6 +227,8 @@ def _searches(rng: np.random.Generator):
     yield "one just below what is tried first", start, 0.999 * start, within, 200, 0
     yield "one far beyond what is tried first", start, 300.3 * start, within, 100, 0
     yield "one that can do little", 40 * start, 1.5 * start, within, 300, 0
+    yield "one that can do hardly more than 1", 40.0, 1.5, within, 100, 0
+    yield "one that can do 1, and no more", 64.0, 1.0, within, 100, 0
     yield "one that can do nothing within the limit", start, 0.0, within, 100, 0
     yield "a number of requests that 100 does not divide", start, 5.1 * start, within, 250, 0
     yield "a noisy machine", start, 6.3 * start, within, 200, 1

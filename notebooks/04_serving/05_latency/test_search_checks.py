@@ -14,7 +14,11 @@ most_within = solved(LESSON, 2)
 
 
 def searches(
-    counts=lambda took, within: 100 * sum(each <= within for each in took) >= 99 * len(took), tries=2, seeds=1, until=1.08
+    counts=lambda took, within: 100 * sum(each <= within for each in took) >= 99 * len(took),
+    tries=2,
+    seeds=1,
+    until=1.08,
+    least=1,
 ):
     """A search of which one thing is another."""
 
@@ -27,7 +31,7 @@ def searches(
                     break
             low, high = (rate, high) if held else (low, rate)
             rate = 2 * low if high == math.inf else math.sqrt(low * high) if low else high / 2
-            if rate < 1:
+            if rate < least:
                 return 0
         return low
 
@@ -89,6 +93,8 @@ SEARCHES = dict.fromkeys((
     named("three_times", searches(tries=3)),
     named("again_with_the_same_seed", searches(seeds=0)),
     named("stops_early", searches(until=1.3)),
+    named("gives_up_at_two", searches(least=2)),
+    named("gives_up_at_one", searches(least=1.01)),
     always_twice, in_small_steps, goes_below_one,
 ))  # fmt: skip
 test_right_answers_pass, test_wrong_answers_are_refused = judge(LESSON, {2: (most_within, SEARCHES)})

@@ -19,6 +19,10 @@ class Planned(Exception):
     """An error that a call raises on purpose."""
 
 
+class PlannedExit(BaseException):
+    """Another one, which `except Exception` does not catch, as it does not catch Ctrl-C."""
+
+
 class Reference:
     """The definition: the fewest inside; of several the one whose last call began longest ago, then the lowest number."""
 
@@ -59,19 +63,21 @@ class _Trial:
         self.threads, self.case, self.members = threads, case, members
         self.where: dict[str, int] = {}
         self.returned: dict[str, object] = {}
+        self.raised: dict[str, BaseException] = {}
 
     def start(self, name: str, fails: bool = False) -> None:
         def work(member: int) -> str:
             self.where[name] = member
             self.threads.pause()
             if fails:
-                raise Planned(name)
+                self.raised[name] = (PlannedExit if name.endswith("1") else Planned)(name)
+                raise self.raised[name]
             return f"answer {name}"
 
         def run() -> None:
             try:
                 self.returned[name] = self.router.run(work)
-            except Planned as raised:
+            except (Planned, PlannedExit) as raised:
                 self.returned[name] = raised
 
         self.threads.start(name, run)
@@ -95,11 +101,11 @@ class _Trial:
         if self.go_on(name) != "done":
             self._fail(f"call {name} ends", "it waits for something")
         found = self.returned.get(name)
-        if not (isinstance(found, Planned) if fails else found == f"answer {name}"):
+        if not (found is self.raised[name] if fails else found == f"answer {name}"):
             raise CheckFailed(
                 f"`run` returns what the call returned, and raises what it raised; here {self.case}.",
-                expected=f"an exception from call {name}" if fails else f"{f'answer {name}'!r}",
-                received=f"{found!r} was returned",
+                expected=f"the exception of call {name} itself" if fails else f"{f'answer {name}'!r}",
+                received=f"{found!r} was {'raised' if isinstance(found, BaseException) else 'returned'}",
                 next_step="an answer and an exception both go to the caller, and in both cases the call is no longer inside",
             )
 

@@ -105,6 +105,28 @@ class LeavesTwice(Router):
             self.inside[member] = max(0, self.inside[member] - 2)
 
 
+class CountsExceptionsAlone(Router):
+    """Ctrl-C and the like leave their call inside."""
+
+    def run(self, call):
+        member = self.enter()
+        try:
+            found = call(member)
+        except Exception:
+            self.leave(member)
+            raise
+        self.leave(member)
+        return found
+
+
+class RaisesACopy(Router):
+    def run(self, call):
+        try:
+            return super().run(call)
+        except Exception as error:
+            raise type(error)(*error.args) from error
+
+
 class HidesFailures(Router):
     def run(self, call):
         try:
@@ -196,6 +218,8 @@ def nothing(members, lock):
 
 
 WRONG_ROUTERS = [
+    CountsExceptionsAlone,
+    RaisesACopy,
     NoOp, AlwaysTheFirst, RoundRobin, LowestNumber, HighestNumber, UsedLast, IdleLongest, MostInside, ForgetsFailures,
     ForgetsToLeave, LeavesTwice, HidesFailures, TriesAgain, ForgetsTheAnswer, CallsWithTheLock, WithoutALock,
     LeavesWithoutALock, ALockOfItsOwn, LooksThenCounts, CountsInTheCall, OneMore, TellsANameOfIt, nothing,
