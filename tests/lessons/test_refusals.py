@@ -1,5 +1,6 @@
 """What the exercises of all lessons tell a learner: limits beforehand, then what is wrong, and no hint at the first refusal."""
 
+import ast
 import re
 
 import pytest
@@ -26,9 +27,16 @@ def exercise_text(name, n):
 
 
 def hints(name, n):
-    """The text of the exercise's hints."""
+    """The texts of the exercise's hints."""
     cell = next(c.source for c in cells(name) if f"<!-- solution {n} -->" in c.source)
-    return " ".join(re.findall(r"<summary>Hint \d+</summary>(.*?)</details>", cell, re.S))
+    return re.findall(r"<summary>Hint \d+</summary>(.*?)</details>", cell, re.S)
+
+
+def said_in_checks(name):
+    """The texts in the lesson's checks.py that a refusal may have: all but docstrings."""
+    tree = ast.parse((places.lesson_path(name).parent / "checks.py").read_text())
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in docs]
 
 
 def words(text):
@@ -67,7 +75,7 @@ def test_every_limit_of_a_declared_exercise_can_be_told(name, n, asked):
 @pytest.mark.parametrize("name, n", DECLARED)
 def test_a_first_refusal_says_what_is_wrong_and_gives_no_hint_away(name, n):
     text = exercise_text(name, n) + " ".join(c.source for c in cells(name) if f"exercise-{n}" in notebook.tags(c))
-    secret = runs(hints(name, n)) - runs(re.sub(r"### BEGIN SOLUTION.*### END SOLUTION", "", text, flags=re.S))
+    secret = runs(" ".join(hints(name, n))) - runs(re.sub(r"### BEGIN SOLUTION.*### END SOLUTION", "", text, flags=re.S))
     lines = [
         line.strip() for line in notebook.region_text(notebook.solutions(notebook.read(places.lesson_path(name)))[n]).splitlines()
     ]
@@ -79,6 +87,17 @@ def test_a_first_refusal_says_what_is_wrong_and_gives_no_hint_away(name, n):
         assert not [line for line in lines if len(line) > 20 and line in first], what
         refused.tell()
         assert refused.next_step in str(refused)
+
+
+@pytest.mark.parametrize("name, n", [(name, n) for name, n, _ in EXERCISES])
+def test_no_refusal_says_hint_2_to_who_has_not_opened_hint_1(name, n):
+    first, *later = hints(name, n)
+    text = " ".join(c.source.partition("<details>")[0] for c in cells(name)) + exercise_text(name, n) + first
+    secret = {run for hint in later for run in runs(hint)} - runs(
+        re.sub(r"### BEGIN SOLUTION.*?### END SOLUTION", "", text, flags=re.S)
+    )
+    for said in said_in_checks(name):
+        assert not runs(said) & secret, said
 
 
 def test_limits_are_no_prose_that_counts_against_the_length_of_a_lesson():

@@ -104,7 +104,7 @@ CHECKS = {
         cases=columns,
         reference=zipf_exponent,
         compare=Number(
-            "The exponent is minus the slope of log count over log rank",
+            "The exponent is that of the line which fits the logarithms best",
             "which counts stay, and which has rank 1? For two counts, work the slope out by hand",
             rtol=TOLERANCE,
             atol=TOLERANCE,

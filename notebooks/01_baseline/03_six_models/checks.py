@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ctrlab.lessons.exercise import Close, Exercise, Number, tensors
-from ctrlab.lessons.limits import NoLoop, Peak, Traced
+from ctrlab.lessons.limits import NoLoop, Peak, Stated, Traced
 
 MANY = 6_000
 MOST_STEPS = 2_000  # of the interpreter, lines and calls
@@ -92,7 +92,8 @@ CHECKS = {
                 of="16 rows of 100 vectors of 8 numbers",
                 on=lambda rng: tensors(vectors(rng, 16, 100, 8)),
                 next_step=PAIRS,
-            )
+            ),
+            Stated("floats within 0.00001, by norm, of the result or of its terms, whichever is larger"),
         ],
     ),
     2: Exercise(

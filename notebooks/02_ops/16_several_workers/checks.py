@@ -289,7 +289,11 @@ CHECKS = {
             "mean": near(lambda counts, means, variances: np.abs(means).max(0), SHARES),
             "variance": near(lambda counts, means, variances: variances.max(0), BETWEEN),
         },
-        limits=[require_gradients, Stated(FEW_OPS, require_few_ops)],
+        limits=[
+            require_gradients,
+            Stated(FEW_OPS, require_few_ops),
+            Stated("floats within 0.00001 of the larger terms, by norm"),
+        ],
         run_it=SHARES,
     ),
 }

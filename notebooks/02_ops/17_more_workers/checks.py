@@ -12,6 +12,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.exercise import Exercise
 from ctrlab.lessons.limits import NoLoop, Stated
+from ctrlab.lessons.outcome import plain
 
 STEPS = "three workers take four steps: count those of W workers, and the bytes that one of them sends in one step"
 ARRAYS = "use +, -, * and / on whole arrays: no loop and no `if` about the number of workers"
@@ -199,7 +200,8 @@ CHECKS = {
         reference=seconds_of_ring,
         compare=close_seconds,
         limits=[
-            NoLoop("numbers of workers", many=MANY, most=MANY // 4, on=lambda rng: (1e6, rng.integers(1, 500, MANY), 1e-5, 1e-9))
+            NoLoop("numbers of workers", many=MANY, most=MANY // 4, on=lambda rng: (1e6, rng.integers(1, 500, MANY), 1e-5, 1e-9)),
+            Stated(f"seconds within {plain(RELATIVE)} of the right ones"),
         ],
         run_it=STEPS,
     ),

@@ -33,7 +33,7 @@ def streams(rng: np.random.Generator) -> Iterator[tuple[str, int, list[np.ndarra
     one = int(rng.integers(1 << 40, 1 << 50))
     yield "an id that reaches the threshold within one batch", 3, [np.array([one, 5, one, one])]
     yield "an id that reaches it just so, batch by batch", 3, [np.array([one]), np.array([7]), np.array([one]), np.array([one])]
-    yield "an id that was admitted long ago", 2, [np.array([one, one]), np.array([one]), np.array([one, 3])]
+    yield "an id that has a row, and comes again", 2, [np.array([one, one]), np.array([one]), np.array([one, 3])]
     yield "ids at both ends of int64, and -1", 2, [np.array(ENDS), rng.permutation(np.array(ENDS))]
     yield "an id that comes more than 255 times", 400, [np.full(300, one), np.append(np.full(99, one), 5), np.array([one, 5])]
     yield "threshold 1", 1, [np.array([one, 2, one])]

@@ -109,6 +109,7 @@ def _tables(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, int]]:
     huge = draw(5, 6)
     huge[rng.integers(5), rng.integers(6)] = 1e38 * rng.choice([-1, 1])
     yield "one huge number", huge, 8
+    yield "rows whose sum no float32 holds", np.float32(3e38) * rng.choice(np.float32([1, 1, -1]), (4, 6)), 8
     yield "one number per row", draw(9, 1), 8
     yield "one row", draw(1, int(rng.integers(2, 40))), 8
     yield "no rows", draw(0, 5), 8

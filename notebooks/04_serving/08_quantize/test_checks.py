@@ -116,6 +116,12 @@ def takes_infinity(rows, bits=8):
     return quantize(np.clip(rows, -3e38, 3e38), bits)
 
 
+def finite_by_the_sum(rows, bits=8):
+    with np.errstate(over="ignore", invalid="ignore"):
+        refuse(rows, lambda r: np.isfinite(abs(r).sum()))
+    return quantize(rows, bits)
+
+
 def another_error(rows, bits=8):
     assert np.isfinite(rows).all()
     return quantize(rows, bits)
@@ -148,6 +154,7 @@ QUANTIZED = dict.fromkeys((
     in_place: "leaves its inputs as they were",
     takes_anything: "refused",
     takes_infinity: "refused",
+    finite_by_the_sum: "raised ValueError",
     fails_without_rows: "IndexError",
 }  # fmt: skip
 

@@ -75,7 +75,7 @@ def right_and_few_compared(found: object, expected: list[int], case: str, questi
             index=where,
             next_step="append one number per request to a list, and return the list",
         )
-    step = "requests begin in order, each at max(due, the first moment at which a core is free), and end `service` later"
+    step = "requests begin in order: when is a core free for this one, is it due by then, and when does it end?"
     if sorted(map(str, listed)) == sorted(map(str, expected)):
         step = "these are the right numbers in another order: begin requests, and list them, in the order of `due`"
     for number, (right, took) in enumerate(zip(expected, listed)):
