@@ -27,6 +27,7 @@ _END = re.compile(r"\s*\n\s*\[\[|\s*\[\[\{|\s*\[Op:|\x1b\[0m")  # end of the sen
 _READ_IN = re.compile(r"{{node reading_(\d+)/")
 _IN_BATCH = re.compile(r"(?<=record )\d+|(?<=Index: )\d+")  # numbers of rows in a batch: the one looked at now is another
 _PARSING = re.compile("Ctrlab>Parse(Ids|Numbers)")
+_GENERATED = re.compile(r"^(?:{{[^}]*}}\s*)*BadData: (.*)", re.MULTILINE)  # by a generator that TensorFlow calls
 _GATHERED = re.compile(
     r"(?:/embedding/.*|Exception encountered when calling .*__wrapped__Resource)Gather.*"
     r"indices\[[\d,]*\] = (-?\d+) is not in (\[0, \d+\))",
@@ -95,6 +96,8 @@ def _refusal(error: Exception) -> BadData | None:
         return BadData(sentence_of(error.message))
     if _PARSING.search(str(error)):
         return BadData(re.sub(r" in row (\d+)\.$", r" in row \1 of its batch, counted from 0.", sentence_of(error.message)))
+    if found := _GENERATED.search(error.message):
+        return BadData(found[1])
     if found := _GATHERED.search(error.message):
         return BadData(f"Ids lie in the table that they select rows of, in {found[2]}; received {found[1]}: mend the id.")
     return None

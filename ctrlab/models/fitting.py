@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 import keras
 import tensorflow as tf
@@ -37,8 +38,11 @@ class Fitted:
     def test_step(self, data):
         return super().test_step(self._checked(data))
 
+    def predict_step(self, data):
+        return super().predict_step(given.batch(data)[:1])
+
     def _checked(self, data):
-        x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+        x, y, weights = given.batch(data)
         labels = rules.valid(rules.shaped(y, self.tasks))
         return x, labels, None if weights is None else rules.weights(weights, labels)
 
@@ -55,8 +59,8 @@ class Fitted:
     @functools.wraps(keras.Model.fit)
     def fit(self, *args, **kwargs):
         arguments = given.checked(keras.Model.fit, self, args, kwargs)
-        if isinstance(arguments["x"], tf.data.Dataset):
-            arguments.setdefault("shuffle", False)  # the default, True, does nothing with a Dataset but warn
+        if isinstance(arguments["x"], tf.data.Dataset | Iterator):
+            arguments.setdefault("shuffle", False)  # the default, True, does nothing with these but warn
         return super().fit(**arguments)
 
     @functools.wraps(keras.Model.evaluate)

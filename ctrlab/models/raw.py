@@ -63,6 +63,10 @@ def _values(column: Column, values) -> Values:
                 f"The values of column {column.name!r} must be a tensor or an array; received {type(values).__name__}."
             ) from None
     _require_shape(column, values)
+    if values.shape.rank is None:  # batches of several ranks came
+        said = f"The values of column {column.name!r} must be [B] in each batch; received others: reshape them to [-1]."
+        with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.equal(tf.rank(values), 1), data=[said])]):
+            values = tf.reshape(values, [-1])
     if not isinstance(column, IdColumn):
         return _numbers(column, values)
     if values.dtype == tf.string or values.dtype.name in (allowed := _integers(column)):

@@ -1,5 +1,6 @@
 """What `fit`, `evaluate` and `predict` of our models refuse: one sentence each, and the model goes on after it."""
 
+import keras
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -7,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import ctrlab
-from ctrlab.errors import BadData
+from ctrlab.errors import BadData, CtrlabError
 from ctrlab.schema import Categorical, Label, MultiHot, Numeric, Schema
 from ctrlab.training import compile_model
 
@@ -143,3 +144,85 @@ def wanted():
 def test_a_model_whose_first_batch_was_refused_trains_as_if_it_had_not_been(wanted, batch):
     for ours, theirs in zip(trained(batch), wanted, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+class Sequenced(keras.utils.PyDataset):
+    """One batch."""
+
+    def __init__(self, batch):
+        super().__init__()
+        self.batch = batch
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, place):
+        return self.batch
+
+
+FORMS = r"A batch is \(features, labels\) or .*; received"
+BATCHES_REFUSED = {
+    "a frame": ((FRAME[["user", "age"]], Y), FORMS),
+    "a matrix": ((np.zeros((ROWS, 2)), Y), FORMS),
+    "four parts": ((X, Y, ONES, ONES), FORMS),
+    "no labels": ((X,), "Labels must be numbers .*received NoneType"),
+    "a feature less": (({"user": X["user"]}, Y), "age .*is missing|is missing in user"),
+    "a number of two columns": ((X | {"age": tf.zeros((ROWS, 2))}, Y), r"'age' must be \[B\]"),
+    "text for a number": ((X | {"age": X["user"]}, Y), "Column 'age' takes numbers"),
+    "fewer labels": ((X, Y[:5]), "received (5 labels|user 8, age 8, y 5)"),
+}
+HOW = {
+    "a generator": lambda batch: iter([batch]),
+    "a Dataset": lambda batch: tf.data.Dataset.from_tensors(batch),
+    "a PyDataset": Sequenced,
+}
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", BATCHES_REFUSED)
+def test_batches_that_are_refused(model, how, name):
+    batch, said = BATCHES_REFUSED[name]
+    if name == "a frame" and how == "a Dataset":
+        batch = FRAME["age"], Y  # of a frame with texts it makes nothing
+    refused(lambda: model.fit(HOW[how](batch), verbose=0), said)
+    refused(lambda: model.evaluate(HOW[how](batch), verbose=0), said)
+
+
+def test_a_later_batch_of_a_generator_is_refused(model):
+    for bad, said in (({"user": X["user"]}, Y), "the same features"), ((X, Y + 2), "Labels must be numbers from 0 to 1"):
+        refused(lambda bad=bad: model.fit(iter([(X, Y)] * 4 + [bad]), verbose=0), said)
+        refused(lambda bad=bad: fit(model, validation_data=iter([(X, Y)] * 4 + [bad])), said)
+    assert model.predict(iter([X, X]), verbose=0).shape == (2 * ROWS, 1)
+    for nothing in (iter(()), tf.data.Dataset.from_tensors((X, Y)).take(0)):
+        refused(lambda nothing=nothing: model.fit(nothing, verbose=0), "at least one batch")
+
+
+ARGUMENTS_REFUSED = {
+    "labels beside batches": ({"x": tf.data.Dataset.from_tensors((X, Y)), "y": Y}, "y beside them"),
+    "both weights": ({"class_weight": {1: 2.0}, "sample_weight": ONES}, "by class or by row"),
+    "class weights of shares": ({"y": Y * 0.5, "class_weight": {1: 2.0}}, "are shares: give each row"),
+    "features alone for validation": ({"validation_data": X}, "`validation_data` is batches"),
+    "four parts for validation": ({"validation_data": (X, Y, ONES, ONES)}, "received 4 parts"),
+    "more than all rows": ({"validation_split": 1.5}, "share of the rows"),
+    "no batch size": ({"batch_size": 0}, "`batch_size` must be a whole number"),
+    "epochs in text": ({"epochs": "2"}, "`epochs` must be a whole number"),
+    "a missing word": ({"x": X | {"user": ["u", None] * 4}}, "'user' has others"),
+    "a number for all rows": ({"x": X | {"age": 3.0}}, "'age' has others, or only one"),
+    "dates": ({"x": X | {"age": np.array(["2026-11-28"] * ROWS, "datetime64[D]")}}, "'age' has others"),
+}
+
+
+@pytest.mark.parametrize(("given", "said"), ARGUMENTS_REFUSED.values(), ids=ARGUMENTS_REFUSED)
+def test_arguments_that_are_refused(model, given, said):
+    given = {"x": X, **({} if isinstance(given.get("x"), tf.data.Dataset) else {"y": Y}), "verbose": 0} | given
+    with pytest.raises(CtrlabError, match=said) as caught:
+        model.fit(**given)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("tags", [[["a"], ["b"]] * 4, [["a"], ["b", "c"]] * 4, pd.Series([["a"], ["b"]] * 4)], ids=str)
+def test_lists_of_lists_are_ragged_whatever_their_lengths(tags):
+    schema = Schema("own", (MultiHot("tags", buckets=50), Label("click")))
+    lists = compile_model(ctrlab.build("wdl", schema, size="small"))
+    ragged = tf.ragged.constant([*tags])
+    np.testing.assert_array_equal(lists.predict({"tags": tags}, verbose=0), lists.predict({"tags": ragged}, verbose=0))
