@@ -16,6 +16,7 @@ from ctrlab.lessons.outcome import Outcome
         ("speed", 10, 10.5, "speed: you said 10, measured 10.5, close."),
         ("rows", 10, 125_000, "rows: you said 10, measured 125,000, 12,500 times as much."),
         ("rows", 999.4, 999.7, "rows: you said 999, measured 1,000, close."),
+        ("errors", 0.001, 0.00001234, "errors: you said 0.001, measured 0.0000123, 1/81 of it."),
         ("speed", 0, 2, "speed: you said 0, measured 2."),
         ("hit_rate_percent", 50, 68.04, "hit rate: you said 50 %, measured 68 %, 18 points more."),
         ("hits_percent", 2, 0, "hits: you said 2 %, measured 0 %, 2 points less."),

@@ -16,11 +16,15 @@ from ctrlab.lessons.topics.user_once.products import FewProducts
 
 from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.exercise import Exercise, tensors
+from ctrlab.lessons.limits import Stated
+from ctrlab.lessons.outcome import plain
 
 SCALED = 1e-6
 LEAST = 1e-37  # below it float32 has few bits, or none
 SLACK = 1.02  # of a budget of multiply-adds
 STEP_UNKNOWN = "x.shape[0] is None there; tf.shape(x)[0] gives the number of rows"
+
+ROUNDING = Stated(f"each product's numbers within {plain(SCALED)} of the sum of their terms' sizes")
 
 Layers = Sequence[tuple[np.ndarray, np.ndarray]]
 Bounded = tuple[np.ndarray, np.ndarray]  # numbers, and how far each may be off
@@ -217,6 +221,7 @@ CHECKS = {
                 fewer="two products: one for U rows of users, one for N rows of candidates",
             ),
             in_a_server(_full_request, reference=reference_first_layer, compare=layer(STEP_UNKNOWN)),
+            ROUNDING,
         ],
     ),
     2: Exercise(
@@ -240,6 +245,7 @@ CHECKS = {
             in_a_server(
                 lambda rng: _history(rng, 5, 3, WIDTH, UNITS), reference=reference_attend, compare=attention(STEP_UNKNOWN)
             ),
+            ROUNDING,
         ],
         run_it="run it by hand on such shapes, and print each one",
     ),

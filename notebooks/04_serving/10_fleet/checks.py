@@ -16,6 +16,7 @@ import numpy as np
 from ctrlab.lessons.topics.fleet.deliveries import Broken, Late, Script, ScriptedFleet, Seen, deliver_by_the_rules
 
 from ctrlab.lessons.check import CheckFailed, call, counted
+from ctrlab.lessons.limits import stated
 
 DEVIATIONS = 5
 """Standard deviations by which a count may differ from its mean; a right answer exceeds them once in a million checks."""
@@ -26,6 +27,7 @@ FRACTIONS = "a hash modulo 100 or 1000 has few places; keep the fraction of the 
 LOOP = "in a loop: look at fleet.instances(), choose, send; `continue` where nothing was sent"
 
 
+@stated(f"of some thousand users, each arm has its percent within {DEVIATIONS:g} standard deviations of a fair draw")
 def check_arm_of(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `arm_of(user, experiment, percents)` -> the arm's name."""
     elsewhere = _elsewhere(answer)
