@@ -23,6 +23,8 @@ WHY = {
     503: "The model can't answer now.",
 }
 TEXT = {"type": ["string", "object"], "properties": {"b64": {"type": "string"}}, "required": ["b64"]}
+WORD = TEXT | {"minLength": 1, "properties": {"b64": {"type": "string", "minLength": 1}}}
+"""A text in a list, which is not empty."""
 VALUES = {"string": TEXT, "bool": {"type": "boolean"}} | {f"float{bits}": {"type": "number"} for bits in (16, 32, 64)}
 VALUES |= {
     f"int{bits}": {"type": "integer", "minimum": -(1 << bits - 1), "maximum": (1 << bits - 1) - 1} for bits in (8, 16, 32, 64)
@@ -118,10 +120,11 @@ def _predict(info: dict) -> dict:
             row[name] = _optional(name, _with_or_without_1(VALUES[kind], shapes[name][1:]), defaults)
             columns[name] = _optional(name, _lists(row[name], [-1]), defaults, inside=True)
             continue
-        row[column] = _optional(column, _lists(VALUES[kind], [-1]), defaults)
+        entries = _lists(WORD if kind == "string" else VALUES[kind], [-1])
+        row[column] = _optional(column, entries, defaults)
         columns[column] = _optional(column, _lists(row[column], [-1]), defaults, inside=True)
         splits = f"{column}/row_splits"
-        columns |= {name: _lists(VALUES[kind], [-1]), splits: _lists({"type": "integer", "minimum": 0}, [-1]) | {"minItems": 1}}
+        columns |= {name: entries, splits: _lists({"type": "integer", "minimum": 0}, [-1]) | {"minItems": 1}}
         together |= {name: [splits], splits: [name]}
         if column not in defaults:
             rules.append({"anyOf": [{"required": [column]}, {"required": [name]}]})

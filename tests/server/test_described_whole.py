@@ -37,6 +37,15 @@ def test_columns_of_lists_may_be_values_and_splits(server, published):
     assert of({"inputs": both}) == (True, 400)
 
 
+def test_lists_have_no_empty_words(server, published):
+    of, lists = bodies_of(server), by_lists(published[1])
+    name = next(
+        name for name, rows in lists.items() if any(isinstance(row, list) and row and isinstance(row[0], str) for row in rows)
+    )
+    for empty in ("", {"b64": ""}):
+        assert of({"inputs": lists | {name: [[*row, empty] for row in lists[name]]}}) == (False, 400)
+
+
 def test_the_name_of_the_signature_may_be_empty(server, published):
     of, rows = bodies_of(server), json.loads(by_rows(published[1]))
     assert of(rows | {"signature_name": ""}) == of(rows | {"signature_name": "serving_default"}) == (True, 200)
