@@ -220,6 +220,10 @@ def test_odd_inference_requests_are_refused_in_a_sentence(din):
         for data, sentence in (("[1]", "item says 2 and has 1"), ("[1, 2]", "item, row 0, must be text"), ("3", "has neither")):
             odd = f'{{"inputs": [{{"name": "item", "datatype": "BYTES", "shape": [2], "data": {data}}}]}}'
             refuses(sentence, odd.encode(), "infer_json")
-        for shape, sentence in (("[2, 1]", "item says 2 and has 0"), ("[-1]", "sizes from 0 to 2"), ('["a"]', "whole numbers; received text")):
+        for shape, sentence in (
+            ("[2, 1]", "item says 2 and has 0"),
+            ("[-1]", "sizes from 0 to 2"),
+            ('["a"]', "whole numbers; received text"),
+        ):
             odd = f'{{"inputs": [{{"name": "item", "datatype": "BYTES", "shape": {shape}, "data": []}}]}}'
             refuses(sentence, odd.encode(), "infer_json")
