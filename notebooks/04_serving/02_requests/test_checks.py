@@ -241,7 +241,7 @@ def test_a_look_at_one_number_is_no_loop():
     [
         (variant("in_another_order", block=lambda v: v.byteswap().tobytes()), "of 'hour': values.tobytes() as they are"),
         (variant("characters", text=lambda t: len(t.decode(errors="ignore")).to_bytes(4, "little") + t), "its length in bytes"),
-        (variant("a_gap", between=b"\0"), "puts nothing between"),
+        (variant("a_gap", between=b"\0"), "nothing stands between"),
         (lambda columns: pack(dict(sorted(columns.items()))), "columns.items"),
     ],
 )
