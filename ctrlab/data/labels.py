@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from ctrlab.data.faults import first_line
 from ctrlab.errors import BadData
-from ctrlab.schema.frames import require_no_mark
+from ctrlab.schema.frames import NAMELESS, require_no_mark
 
 REQUEST, ROW, TIME = "_request", "_row", "_time"
 KEYS = {REQUEST: pa.string(), ROW: pa.int32(), TIME: pa.timestamp("us", "UTC")}
@@ -39,7 +39,7 @@ class LabelFiles:
 
     def __init__(self, folder: Path):
         self._files = [(path, *_about(path)) for path in files_in(folder, ".parquet", ".csv")]
-        names = {path: tuple(name for name in columns if name not in KEYS) for path, columns, *_ in self._files}
+        names = {path: tuple(filter(_is_label, columns)) for path, columns, *_ in self._files}
         self.names = next(iter(names.values()), ())
         """The names of the labels."""
         for path, other in names.items():
@@ -58,6 +58,11 @@ class LabelFiles:
                     inside = pc.and_(pc.greater_equal(table[TIME], begin), pc.less_equal(table[TIME], end))
                     parts.append(table.filter(inside).select(parts[0].column_names))
         return pa.concat_tables(parts)
+
+
+def _is_label(name: str) -> bool:
+    """Whether a column of this name is a label. One without a name holds row numbers, as pandas writes its index."""
+    return name not in KEYS and not NAMELESS.fullmatch(name)
 
 
 def _about(path: Path) -> tuple[list[str], datetime | None, datetime | None]:
@@ -93,7 +98,7 @@ def read_labels(path: Path) -> Iterator[pa.Table]:
         require_columns(table.schema, path)
         columns: dict[str, pa.ChunkedArray] = keys_of(table, path, rows)
         for name in table.column_names:
-            if name not in KEYS:
+            if _is_label(name):
                 columns[name] = _column(table, name, path, pa.float32())
                 require_binary(columns[name].to_numpy(), name, path, rows)
         rows += len(table)

@@ -138,7 +138,14 @@ def _is_empty(path: Path, format: str) -> bool:
 
 def _files_in(folder: Path, format: str | None) -> list[Path]:
     endings = tuple(ending for name in ([format] if format else FORMATS) for ending in FORMATS[name])
-    paths = sorted(path for path in folder.iterdir() if path.name.endswith(endings) and not path.name.startswith((".", "_")))
+    shown = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "_")))
+    paths = [path for path in shown if path.name.endswith(endings)]
+    for path in shown:
+        like = path.name.lower().removesuffix(".gz").endswith((*endings, ".pq")) or (path.is_dir() and "=" in path.name)
+        if paths and like and path not in paths:
+            raise BadData(
+                f"{path} would be left out; parts of a folder lie in it and end with {', '.join(endings)}: name the files."
+            )
     if not paths:
         raise BadData(f"Folder {folder} holds no file that ends with {', '.join(endings)}: name the files, or another folder.")
     return paths

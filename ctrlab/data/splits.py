@@ -24,12 +24,14 @@ def split(source, fraction: float = 0.2, by: str | None = None, *, seed: int = 0
         seed: seed of the random draw.
     Raises:
         BadData: a part would have no rows, `by` lacks values, or its text is no time. UnknownName: no such column. CtrlabError:
-            `fraction` is not above 0 and below 1.
+            `fraction` is not above 0 and below 1, or the seed is not a whole number from 0.
 
     >>> train, test = split({"time": [3, 1, 2, 2], "clicked": [0, 1, 0, 1]}, 0.25, by="time")
     >>> test["time"].to_pylist()
     [3]
     """
+    if not isinstance(seed, numbers.Integral) or seed < 0:
+        raise CtrlabError(f"The seed of a split is a whole number from 0; received {seed!r}.")
     whole = table(source)
     rows, where = len(whole), named(source)
     count = held_out_rows(rows, fraction, where)
@@ -61,11 +63,15 @@ def _latest(times: pa.ChunkedArray, count: int, by: str, where: str) -> np.ndarr
     """Marks the `count` latest rows, and all rows of the earliest time among them: bool [n]."""
     if pa.types.is_dictionary(times.type):
         times = times.cast(times.type.value_type)
+    if pa.types.is_float16(times.type):
+        times = times.cast(pa.float32())
     if pa.types.is_string(times.type) or pa.types.is_large_string(times.type) or pa.types.is_string_view(times.type):
         times = _parsed(times, by, where)
     if times.null_count or (pa.types.is_floating(times.type) and pc.any(pc.is_nan(times)).as_py()):
         raise BadData(f"A split by time needs a value in each row; column {by!r} of {where} lacks some.")
     try:
+        if pa.types.is_binary(times.type) or pa.types.is_large_binary(times.type) or pa.types.is_fixed_size_binary(times.type):
+            raise pa.ArrowTypeError("bytes have no order of time")
         order = pc.sort_indices(times)
         first = times[order[len(times) - count].as_py()]
         return pc.greater_equal(times, first).to_numpy()
@@ -75,7 +81,10 @@ def _latest(times: pa.ChunkedArray, count: int, by: str, where: str) -> np.ndarr
 
 def _parsed(times: pa.ChunkedArray, by: str, where: str) -> pa.ChunkedArray:
     """The times or numbers that a column of text stands for. As text, the ninth of a month would come after the tenth."""
-    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.int64(), pa.float64()):
+    kinds = [pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC")]
+    if pc.all(pc.match_substring_regex(times, r"^[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?$"), min_count=0).as_py():  # 01122026 is a date
+        kinds = [pa.decimal256(76, 20)]
+    for kind in kinds:
         try:
             return times.cast(kind)
         except pa.ArrowInvalid:

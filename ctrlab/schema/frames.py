@@ -30,6 +30,8 @@ UTF_8_MARK = b"\xef\xbb\xbf"
 """The byte-order mark that some programs write at the beginning of a file in UTF-8."""
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """The first bytes of a file in UTF-16."""
+NAMELESS = re.compile(r"\s*|Unnamed: [0-9]+|__index_level_[0-9]+__")
+"""The names of columns without one, as files, pandas and Arrow have them."""
 TAKES = "a pandas DataFrame, an Arrow table, record batches, or a path of a Parquet file or of a CSV with header"
 
 
@@ -191,6 +193,7 @@ def _csv(path: Path, delimiter: str, schema: Schema | None) -> pa.Table:
     if schema is not None:
         for name in set(words).intersection(names):
             found = found.set_column(names.index(name), name, _words(found[name]))
+        _require_decimal(path, delimiter, [field.name for field in found.schema if pa.types.is_integer(field.type)])
         return found
     if not numbers:
         return found
@@ -240,12 +243,31 @@ def _words(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.replace_substring_regex(numbers, r"\.0+$", "")
 
 
+def _require_decimal(path: Path, delimiter: str, numbers: list[str]) -> None:
+    """Raises BadData if a column that was read as whole numbers has hexadecimal ones, which Arrow takes."""
+    with pa.input_stream(str(path)) as file:
+        before, found = b"", False
+        while not found and (part := file.read(1 << 20)):
+            before, found = part[-1:], re.search(b"0[xX]", before + part) is not None
+    if not found or not numbers:
+        return
+    texts = _parsed(path, delimiter, numbers, numbers)
+    for name in numbers:
+        odd = pc.indices_nonzero(pc.match_substring_regex(texts[name], r"^\s*[+-]?0[xX]"))
+        if len(odd):
+            row = odd[0].as_py()
+            raise BadData(
+                f"{path} can't be read as a table: numbers are decimal; column {name!r} has {texts[name][row].as_py()!r} in row "
+                f"{row}, counted from 0: write it in decimal digits."
+            )
+
+
 def _loses_digits(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
     """Whether numbers of this type would lose something of the text in the file: leading zeros, digits beyond double precision,
-    or an exponent that only a code has (programs write 1e+03).
+    an exponent that only a code has (programs write 1e+03), or hexadecimal digits.
     """
     digits = pc.utf8_trim_whitespace(texts)
-    if pc.any(pc.match_substring_regex(digits, "^[+-]?(0[0-9]+|[0-9]+[eE][0-9]+)$")).as_py():
+    if pc.any(pc.match_substring_regex(digits, "^[+-]?(0[0-9]+|[0-9]+[eE][0-9]+|0[xX].*)$")).as_py():
         return True
     long = digits.filter(pc.match_substring_regex(digits, "^[+-]?[0-9]{16,}$"))
     return pa.types.is_floating(kind) and any(abs(int(number)) > 2**53 for number in long.unique().to_pylist())

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ctrlab.errors import BadData, choose
-from ctrlab.schema.frames import named, table
+from ctrlab.schema.frames import NAMELESS, named, table
 
 NAMES = """
     ad advertiser app asin brand campaign cat cate category city code country device domain genre host id ids isbn item key
@@ -144,7 +144,7 @@ def _of_no_use(values: pa.ChunkedArray, name: str, user: str) -> str | None:
 
 def _is_index(values: pa.ChunkedArray, name: str, distinct: int) -> str | None:
     """Why a column is the number of the row and no feature; None if it may be one."""
-    nameless = re.fullmatch(r"Unnamed: [0-9]+|__index_level_[0-9]+__", name)
+    nameless = NAMELESS.fullmatch(name)
     if distinct == len(values) and _is_whole(values):
         numbers = values.to_numpy()
         called = nameless or re.fullmatch(r"index|level_[0-9]+", name)

@@ -55,7 +55,7 @@ def folders_in(folder: Path) -> dict[str, Path]:
     found = {place.name: place for place in sorted(folder.glob("*")) if place.is_dir() and versions(place)}
     if not found:
         said = f"A server has a model's folder, or a folder of such; {folder} is neither: write one by ctrlab export."
-        odd = [why for name, why in ignored(folder).items() if name.isdecimal()]
+        odd = [why for name, why in ignored(folder).items() if name.isascii() and name.isdecimal()]
         raise CtrlabError(" ".join([said, *(odd or _beside(folder, {}))[:MOST_REASONS]]))
     return found
 

@@ -166,7 +166,7 @@ class ServedModel:
         loaded, that is said here, although what was loaded before serves on.
         """
         info = self.newest.info()
-        found = {int(name): why for name, why in self._ignored.items() if name.isdecimal()}
+        found = {int(name): why for name, why in self._ignored.items() if name.isascii() and name.isdecimal()}
         found = {version: why for version, why in found.items() if info["version"] < version <= MOST}
         found |= {int(version): why for version, why in info["refused"].items()}
         return found | {version: refused.why for version, refused in self._refused.items()}

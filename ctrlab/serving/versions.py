@@ -16,7 +16,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ctrlab.embedding.formats.folder_lock import FolderLock
@@ -37,12 +37,16 @@ def versions(folder: Path) -> list[int]:
         BadData, CtrlabError: the path is not a folder, or can't be opened.
     """
     try:
-        names = [entry.name for entry in os.scandir(folder) if entry.is_dir()]
+        names = [entry.name for entry in os.scandir(folder) if os.path.isdir(entry)]
     except FileNotFoundError:
         return []
     except OSError as error:
         raise unreadable(f"Folder {folder}", error) from None
-    return sorted(int(name) for name in names if NUMBER.fullmatch(name) and int(name) <= MOST)
+    return sorted(_numbers(names))
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    return [int(name) for name in names if NUMBER.fullmatch(name) and int(name) <= MOST]
 
 
 def ignored(folder: Path) -> dict[str, str]:
@@ -52,7 +56,7 @@ def ignored(folder: Path) -> dict[str, str]:
         CtrlabError: the folder can't be read.
     """
     try:
-        entries = {entry.name: entry.is_dir() for entry in os.scandir(folder) if not entry.name.startswith(".")}
+        entries = {entry.name: os.path.isdir(entry) for entry in os.scandir(folder) if not entry.name.startswith(".")}
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -94,7 +98,7 @@ def new_version(folder: Path, number: int | None = None, *, above: int = 0) -> I
         with FolderLock(folder):
             sweep(folder)
             there = versions(folder)
-            last = max(_last(folder), above, *there, 0)
+            last = max(_last(folder), above, *_numbers(os.listdir(folder)), 0)  # a file or a broken link has a number, too
             number = number or last + 1
             if number > MOST:
                 raise CtrlabError(f"Versions end below 2^63, and {folder} has had {MOST}: export to another folder.")

@@ -94,6 +94,13 @@ def test_csv_and_parquet_give_the_same(places):
     assert clicks(out, "1.parquet") == [0, 1]
 
 
+def test_the_index_that_pandas_writes_is_no_label(places):
+    log, given_, out = places
+    pq.write_table(examples([("7", 0, 0), ("8", 0, 0)]), log / "1.parquet")
+    labels([("8", 0, 3, 1), ("7", 0, 3, 0)]).to_pandas().to_csv(given_ / "1.csv")
+    assert join(log, given_, out, WINDOW, now=lambda: LATER).positive == {"click": 1}
+
+
 def test_times_without_a_zone_are_utc_and_finer_ones_are_cut(places):
     log, given_, out = places
     pq.write_table(examples([("a", 0, 0)]), log / "1.parquet")

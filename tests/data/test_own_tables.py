@@ -325,11 +325,36 @@ def test_a_split_by_text_knows_zones():
 
 
 @pytest.mark.parametrize(
-    "times", [["9/11/2019", "10/11/2019", "11/11/2019"], ["b", "a", "c"], ["2019-11-09", "2019-11-10Z", "1"]]
+    "times",
+    [
+        ["9/11/2019", "10/11/2019", "11/11/2019"],
+        ["b", "a", "c"],
+        ["2019-11-09", "2019-11-10Z", "1"],
+        ["01122026", "02012026", "1"],
+        ["1e3", "1", "2"],
+    ],
 )
 def test_a_split_by_text_without_an_order_is_refused(times):
     with pytest.raises(BadData, match=r"column 'time' of .* begins with .*: make times"):
         data.split({"time": times}, 0.34, by="time")
+
+
+def test_a_split_by_text_of_large_numbers_and_of_nanoseconds_tears_none():
+    nanoseconds = [f"2019-11-09T01:00:00.00000000{n}" for n in (3, 2, 1)]
+    for times in (["18446744073709551615", "18446744073709551614", "-1", "2.5"], [*nanoseconds, "2018-01-01"]):
+        assert data.split({"time": times}, 0.25, by="time")[1]["time"].to_pylist() == times[:1]
+
+
+@pytest.mark.parametrize("column", [pa.array([b"8", b"9", b"10"]), pa.array([[1], [2], [3]])])
+def test_a_split_by_what_has_no_order_is_refused(column):
+    with pytest.raises(BadData, match="A split is by times, numbers or text; column 'time' of the table is"):
+        data.split(pa.table({"time": column}), 0.3, by="time")
+
+
+def test_the_seed_of_a_split_is_a_whole_number():
+    for seed in (-1, 0.5, "x"):
+        with pytest.raises(CtrlabError, match="The seed of a split is a whole number"):
+            data.split({"x": [1, 2, 3]}, 0.3, seed=seed)
 
 
 @pytest.mark.parametrize("times", ["int", "text", "timestamp", "dictionary"])

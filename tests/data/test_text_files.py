@@ -236,6 +236,22 @@ def test_hidden_files_and_parts_without_rows_are_left_out(tmp_path):
             rows_of(folder)
 
 
+@pytest.mark.parametrize("name", ["b.CSV", "b.csv.gz", "b.pq", "day=2"])
+def test_a_part_that_would_be_left_out_is_refused(tmp_path, name):
+    (tmp_path / "a.csv").write_text("ann,1,1\n")
+    (tmp_path / name).mkdir() if "=" in name else (tmp_path / name).write_text("bob,2,0\n")
+    with pytest.raises(BadData, match=rf"{name} would be left out"):
+        data.read(tmp_path, SCHEMA, batch_size=1)
+
+
+def test_hexadecimal_numbers_of_a_table_are_words_or_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("word,x,click\n0x1f,2,1\n 0X1e,0x10,0\n")
+    assert data.table(path)["word"].to_pylist() == ["0x1f", " 0X1e"] and data.table(path)["x"].to_pylist() == ["2", "0x10"]
+    with pytest.raises(BadData, match=r"numbers are decimal; column 'x' has '0x10' in row 1"):
+        data.write(path, SCHEMA, tmp_path / "a.parquet", progress=False)
+
+
 def test_a_file_of_a_mark_alone_and_one_of_no_bytes(parts):
     with pytest.raises(BadData, match=r"part-0.csv is empty: it has no rows"):
         rows_of(parts(MARK))

@@ -17,7 +17,7 @@ from ctrlab.errors import BadData, CtrlabError
 from ctrlab.serving.processor import Processor
 from ctrlab.serving.publishing import Publisher
 from ctrlab.serving.publishing_folder import LOCKED, PublisherLock, delete_old, updates_of
-from ctrlab.serving.versions import LAST, MOST, new_version, versions
+from ctrlab.serving.versions import LAST, MOST, ignored, new_version, versions
 from ctrlab.training import TouchedRows, train
 
 
@@ -34,6 +34,15 @@ def test_a_deleted_number_does_not_come_again(tmp_path):
     for n in (1, 3):
         shutil.rmtree(tmp_path / str(n))
     assert make(tmp_path) == 4 and versions(tmp_path) == [4]
+
+
+def test_a_file_and_links_that_lead_nowhere_have_their_numbers(tmp_path):
+    make(tmp_path)
+    (tmp_path / "2").touch()
+    (tmp_path / "3").symlink_to("nowhere")
+    (tmp_path / "4").symlink_to("4")
+    assert versions(tmp_path) == [1] and {"2", "3", "4"} <= ignored(tmp_path).keys()
+    assert make(tmp_path) == 5 and versions(tmp_path) == [1, 5]
 
 
 def test_a_deletion_by_retention_uses_up_its_number(tmp_path):
