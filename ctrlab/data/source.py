@@ -142,7 +142,7 @@ def _files_in(folder: Path, format: str | None) -> list[Path]:
     paths = [path for path in shown if path.name.endswith(endings)]
     for path in shown:
         like = path.name.lower().removesuffix(".gz").endswith((*endings, ".pq")) or (path.is_dir() and "=" in path.name)
-        if paths and like and path not in paths:
+        if format is None and paths and like and path not in paths:
             raise BadData(
                 f"{path} would be left out; parts of a folder lie in it and end with {', '.join(endings)}: name the files."
             )

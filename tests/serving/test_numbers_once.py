@@ -112,9 +112,9 @@ def test_whatever_happens_a_number_comes_once(tmp_path_factory, steps):
         elif step == "delete oldest" and there:
             shutil.rmtree(folder / str(there[0]))
         elif step == "copy by hand" and there:
-            shutil.copytree(folder / str(there[-1]), folder / str(max(given_before) + 3))
-            given_before.add(max(given_before) + 3)
+            shutil.copytree(folder / str(there[-1]), folder / str(max(*given_before, *there) + 3))
         elif step in ("make", "named"):
+            given_before |= {*there}  # a copy that went before the next export was never a version to anyone here
             number = make(folder, max(given_before, default=0) + 5 if step == "named" else None)
             assert number not in given_before and number > max(given_before, default=0)
             given_before.add(number)
