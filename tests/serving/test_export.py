@@ -314,7 +314,7 @@ def test_versions_count_up_and_are_never_overwritten(tmp_path):
         raise KeyError
     with new_version(out), pytest.raises(CtrlabError, match="in use"), new_version(out):
         raise AssertionError("two at once")
-    assert versions(out) == [1, 2, 9, 10] and not list(out.glob(f"{LEFTOVER}*"))
+    assert versions(out) == [1, 2, 9, 13] and not list(out.glob(f"{LEFTOVER}*"))
 
 
 @pytest.mark.parametrize("refused", ["mkdir", "rename", "fsync"])
