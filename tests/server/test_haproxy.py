@@ -1,6 +1,7 @@
 """The shipped HAProxy file: the arms of users, and what clients get while instances die, drain and hang."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -92,7 +93,8 @@ def test_the_instance_with_the_fewest_inside_gets_the_next(calm):
     (user,) = users_of("control")
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(calm.ask, b'{"sleep": 4.0}', user=user)
-        time.sleep(0.3)
+        busy = re.compile(rb'haproxy_server_current_sessions\{[^}]*server="control-\d"[^}]*\} 1')
+        until(lambda: busy.search(calm.ask(method="GET", path="/metrics").body))
         got = {instance(calm.ask(user=user)) for _ in range(6)}
         assert got == {"control-1", "control-2"} - {instance(slow.result())}
 
