@@ -69,14 +69,15 @@ def _latest(times: pa.ChunkedArray, count: int, by: str, where: str) -> np.ndarr
         times = _parsed(times, by, where)
     if times.null_count or (pa.types.is_floating(times.type) and pc.any(pc.is_nan(times)).as_py()):
         raise BadData(f"A split by time needs a value in each row; column {by!r} of {where} lacks some.")
+    odd = BadData(f"A split is by times, numbers or text; column {by!r} of {where} is {times.type}.")
+    if pa.types.is_binary(times.type) or pa.types.is_large_binary(times.type) or pa.types.is_fixed_size_binary(times.type):
+        raise odd
     try:
-        if pa.types.is_binary(times.type) or pa.types.is_large_binary(times.type) or pa.types.is_fixed_size_binary(times.type):
-            raise pa.ArrowTypeError("bytes have no order of time")
         order = pc.sort_indices(times)
         first = times[order[len(times) - count].as_py()]
         return pc.greater_equal(times, first).to_numpy()
     except pa.ArrowException:
-        raise BadData(f"A split is by times, numbers or text; column {by!r} of {where} is {times.type}.") from None
+        raise odd from None
 
 
 def _parsed(times: pa.ChunkedArray, by: str, where: str) -> pa.ChunkedArray:

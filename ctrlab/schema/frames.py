@@ -245,11 +245,13 @@ def _words(texts: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _require_decimal(path: Path, delimiter: str, numbers: list[str]) -> None:
     """Raises BadData if a column that was read as whole numbers has hexadecimal ones, which Arrow takes."""
-    with pa.input_stream(str(path)) as file:
+    if not numbers:
+        return
+    with pa.input_stream(str(path)) as file:  # to read all columns as text, too, would take twice as long
         before, found = b"", False
         while not found and (part := file.read(1 << 20)):
             before, found = part[-1:], re.search(b"0[xX]", before + part) is not None
-    if not found or not numbers:
+    if not found:
         return
     texts = _parsed(path, delimiter, numbers, numbers)
     for name in numbers:
