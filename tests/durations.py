@@ -123,9 +123,10 @@ class Durations:
                 self._fresh.add(id(fixturedef))
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item):
+    def pytest_runtest_protocol(self, item, nextitem):
         self._mark = spent()
         self._fresh.clear()
+        self._is_last = nextitem is None
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
@@ -135,6 +136,8 @@ class Durations:
             return report
         report.cpu = spent() - self._mark
         self._mark += report.cpu
+        if report.when == "teardown" and self._is_last:  # what serves the session ends, and so do its processes
+            report.cpu = 0.0
         report.shared = 0.0
         if report.when == "call" and hasattr(item, "_fixtureinfo"):  # a cell of a notebook has none
             used = {id(each[-1]) for each in item._fixtureinfo.name2fixturedefs.values()}

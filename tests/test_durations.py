@@ -65,6 +65,14 @@ def test_slow_cases_that_are_not_listed_are_shown_and_very_slow_ones_refused(pro
     assert run(project, "--hold-durations", "-k", "0.4").ret == 1
 
 
+def test_what_ends_with_the_session_is_no_cost_of_the_last_case(project):
+    ends = "def test_only(served): pass\n\n@pytest.fixture(scope='session')\ndef served():\n    yield\n    work(0.4)"
+    project.makepyfile(**{"tests/test_b": CASES.partition("@")[0] + ends})
+    whole = run(project, "--hold-durations", "-k", "only")
+    assert whole.ret == 0
+    whole.stdout.no_fnmatch_line("*not in tests/slow.txt*")
+
+
 def test_what_did_not_run_stays_listed():
     listed = {"f.py::test_a": 3.0, "f.py::test_b[1]": 1.0, "f.py::test_c": 2.0}
     own = {"f.py::test_b[1]": 0.1, "f.py::test_b[2]": 0.9, "f.py::test_c": 0.2}
