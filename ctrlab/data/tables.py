@@ -10,13 +10,13 @@ from ctrlab.data import values as rules
 from ctrlab.data.arrow import arrow_schema
 from ctrlab.data.outputs import ENCODING
 from ctrlab.errors import BadData, hint
-from ctrlab.schema import Schema, frames
+from ctrlab.schema import Schema, frames, words
 
 
 def conform(table: pa.Table, schema: Schema, where: str, before: int = 0) -> pa.Table:
     """The table in `arrow_schema(schema)`: selects and orders columns, encodes text with dictionaries, casts numbers.
 
-    Whole numbers in a column of words become their decimal text: 438 and "438" are one word. A column without any value may have
+    Values in a column of words become words: see `ctrlab.schema.words`. A column without any value may have
     any type, because Arrow and pandas can't tell what is missing.
 
     Args:
@@ -46,7 +46,7 @@ def _column(table: pa.Table, field: pa.Field, schema: Schema, where: str, before
     if values.null_count and (column.kind == "label" or (pa.types.is_integer(field.type) and not column.default)):
         raise BadData(f"{where}: column {field.name!r} must not be empty; {values.null_count} rows have no value in it.")
     try:
-        made = _cast(values, field.type)
+        made = _with_words(_cast(values, field.type))
     except pa.ArrowInvalid as error:
         if (fraction := _fraction(values)) is not None:
             said = _odd(f"column {field.name!r}", field.type, f"{values.type}, and has {fraction!r}")
@@ -103,6 +103,29 @@ def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     elif pa.types.is_list(target) and pa.types.is_floating(target.value_type):
         values = values.cast(pa.list_(pa.float64()), safe=False)
     return values.cast(target)
+
+
+def _with_words(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with the words of its texts, alone or in lists; other columns are unchanged."""
+    if pa.types.is_dictionary(values.type):
+        return pa.chunked_array([_words_of_encoded(chunk) for chunk in values.chunks], values.type)
+    if pa.types.is_list(values.type) and pa.types.is_string(values.type.value_type):
+        return pa.chunked_array([_words_of_lists(chunk) for chunk in values.chunks], values.type)
+    return values
+
+
+def _words_of_encoded(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+    texts = chunk.dictionary if len(chunk.dictionary) <= len(chunk) else chunk.dictionary.take(chunk.indices.unique().drop_null())
+    return chunk if words.words(texts) is texts else words.words(chunk.dictionary_decode()).dictionary_encode()
+
+
+def _words_of_lists(chunk: pa.ListArray) -> pa.ListArray:
+    texts = chunk.flatten()
+    made = words.words(texts)
+    if made is texts:
+        return chunk
+    ends = np.cumsum(pc.fill_null(pc.list_value_length(chunk), 0).to_numpy(), dtype=np.int32)
+    return pa.ListArray.from_arrays(np.r_[np.int32(0), ends], made, mask=chunk.is_null())
 
 
 def _text(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -19,6 +19,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from ctrlab.errors import BadData, unreadable
+from ctrlab.schema import words
 
 if TYPE_CHECKING:
     from ctrlab.schema import Schema
@@ -39,10 +40,10 @@ def table(source, schema: Schema | None = None) -> pa.Table:
     """Makes one Arrow table from a table in any common form. Two things are converted: NaN of pandas becomes null; and views,
     runs and lists of a fixed size, which few of Arrow's functions take, become the values that they stand for.
 
-    A text file does not contain the types of its columns. Columns that hold words by the schema keep the text of the file. If all
-    values are whole numbers, they are read as without a schema: 438.0, as pandas writes 438 beside missing numbers, is the word
-    "438". Without a schema a column of numbers is text if numbers would lose digits: "01000", "1e3", or whole numbers above 2^53
-    beside fractions. A column without a name is called by its place, "Unnamed: 0", as pandas calls it.
+    A text file does not contain the types of its columns. Columns that hold words by the schema keep the text of the file, and
+    without a schema a column of numbers is text if it holds a word other than its numbers' (see `ctrlab.schema.words`): "01000",
+    "1e3", or whole numbers above 2^53 beside fractions. NA, null and their like are missing in a column of numbers, dates or
+    truth values, and words in one of text. A column without a name is called by its place, "Unnamed: 0", as pandas calls it.
 
     Args:
         source: a pandas DataFrame (an index with a name becomes a column, others are left out); an Arrow table, record batch or
@@ -163,16 +164,11 @@ def _csv(path: Path, delimiter: str, schema: Schema | None) -> pa.Table:
     with pa.input_stream(str(path)) as file:
         if file.read(2) in UTF_16:
             raise _no_utf8(path, "UTF-16")
-    words = [] if schema is None else [column.name for column in schema.categoricals if not column.bits]
     try:
-        found = _parsed(path, delimiter, words)
+        found = _parsed(path, delimiter)
         names = found.column_names
     except UnicodeDecodeError:
         raise _no_utf8(path, "other bytes in its first line") from None
-    except pa.ArrowInvalid as error:
-        if "UTF8" not in str(error):
-            raise
-        raise _no_utf8(path, "other bytes in a column of words") from None
     if odd := [field.name for field in found.schema if pa.types.is_binary(field.type)]:
         raise _no_utf8(path, f"other bytes in column {odd[0]!r}")
     require_no_mark(found, path)
@@ -187,20 +183,21 @@ def _csv(path: Path, delimiter: str, schema: Schema | None) -> pa.Table:
             f"{path} can't be read as a table: its first line has the names of the columns, and {', '.join(names)[:60]!r} looks "
             "like a row: name them with pandas.read_csv(..., header=None, names=[...]), and give that table."
         )
-    numbers = [f.name for f in found.schema if f.name and (pa.types.is_integer(f.type) or pa.types.is_floating(f.type))]
     if len({*filter(None, names)}) < len([*filter(None, names)]):
         return found  # `table` refuses it
-    if schema is not None:
-        for name in set(words).intersection(names):
-            found = found.set_column(names.index(name), name, _words(found[name]))
-        _require_decimal(path, delimiter, [field.name for field in found.schema if pa.types.is_integer(field.type)])
-        return found
-    if not numbers:
-        return found
-    texts = _parsed(path, delimiter, numbers, numbers)
-    for name in numbers:
-        if _loses_digits(texts[name], found[name].type):
-            found = found.set_column(names.index(name), name, texts[name])
+    numbers = [f.name for f in found.schema if f.name and (pa.types.is_integer(f.type) or pa.types.is_floating(f.type))]
+    if schema is None:
+        spelled = numbers
+    else:
+        ids = {column.name for column in schema.categoricals if not column.bits}
+        spelled = [f.name for f in found.schema if f.name in ids and not (pa.types.is_string(f.type) or pa.types.is_null(f.type))]
+        whole = [name for name in numbers if name not in ids and pa.types.is_integer(found.schema.field(name).type)]
+        _require_decimal(path, delimiter, whole)
+    texts = _parsed(path, delimiter, spelled) if spelled else found
+    for name in spelled:
+        text = pc.if_else(found[name].is_valid(), texts[name], pa.scalar(None, pa.string()))
+        if schema is not None or words.differ(text, found[name]):
+            found = found.set_column(names.index(name), name, text)
     return found
 
 
@@ -223,24 +220,13 @@ def _is_row(names: list[str]) -> bool:
     return bool(numbers) and (twice or any(len(number) > 4 or not number.strip().isdecimal() for number in numbers))
 
 
-def _parsed(path: Path, delimiter: str, text: list[str], only: list[str] | None = None) -> pa.Table:
-    """Reads the columns of a text file: those in `text` unchanged as text; `only` selects the columns to read."""
+def _parsed(path: Path, delimiter: str, text: list[str] | None = None) -> pa.Table:
+    """Reads a text file, or these columns of it unchanged as text."""
     return pa_csv.read_csv(
         path,
         parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string()), include_columns=only),
+        convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(text or (), pa.string()), include_columns=text),
     )
-
-
-def _words(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The words of a column as they stand in a file. If all are whole numbers, they are spelled as a reading without a schema
-    would.
-    """
-    missing = pc.is_in(texts, pa.array(pa_csv.ConvertOptions().null_values))
-    numbers = pc.utf8_trim_whitespace(pc.if_else(missing, pa.scalar(None, pa.string()), texts))
-    if not pc.all(pc.match_substring_regex(numbers, r"^-?(0|[1-9][0-9]*)(\.0+)?$"), min_count=0).as_py():
-        return texts
-    return pc.replace_substring_regex(numbers, r"\.0+$", "")
 
 
 def _require_decimal(path: Path, delimiter: str, numbers: list[str]) -> None:
@@ -253,7 +239,7 @@ def _require_decimal(path: Path, delimiter: str, numbers: list[str]) -> None:
             before, found = part[-1:], re.search(b"0[xX]", before + part) is not None
     if not found:
         return
-    texts = _parsed(path, delimiter, numbers, numbers)
+    texts = _parsed(path, delimiter, numbers)
     for name in numbers:
         odd = pc.indices_nonzero(pc.match_substring_regex(texts[name], r"^\s*[+-]?0[xX]"))
         if len(odd):
@@ -262,17 +248,6 @@ def _require_decimal(path: Path, delimiter: str, numbers: list[str]) -> None:
                 f"{path} can't be read as a table: numbers are decimal; column {name!r} has {texts[name][row].as_py()!r} in row "
                 f"{row}, counted from 0: write it in decimal digits."
             )
-
-
-def _loses_digits(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Whether numbers of this type would lose something of the text in the file: leading zeros, digits beyond double precision,
-    an exponent that only a code has (programs write 1e+03), or hexadecimal digits.
-    """
-    digits = pc.utf8_trim_whitespace(texts)
-    if pc.any(pc.match_substring_regex(digits, "^[+-]?(0[0-9]+|[0-9]+[eE][0-9]+|0[xX].*)$")).as_py():
-        return True
-    long = digits.filter(pc.match_substring_regex(digits, "^[+-]?[0-9]{16,}$"))
-    return pa.types.is_floating(kind) and any(abs(int(number)) > 2**53 for number in long.unique().to_pylist())
 
 
 def _no_utf8(path: Path, has: str) -> BadData:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ctrlab.errors import BadSchema, choose, hint
+from ctrlab.schema import words as spelled
 
 IN_NUMBERS = "0123456789+-.eE"
 """Characters that a number may contain, so none of them can separate numbers."""
@@ -113,12 +114,12 @@ def separator(column) -> None:
 
 
 def vocabulary(column) -> None:
-    """Requires distinct texts; returns them as a tuple."""
+    """Requires texts of distinct words, which it sets as a tuple."""
     words = column.vocabulary
     words = words if isinstance(words, str | bytes) or not isinstance(words, Iterable) else tuple(words)
     if not isinstance(words, tuple) or not all(isinstance(word, str) for word in words):
         raise BadSchema(f"A vocabulary is a tuple of texts; column {column.name!r} has {words!r:.100}.")
-    words = tuple(map(str, words))
+    words = tuple(map(spelled.word, map(str, words)))
     object.__setattr__(column, "vocabulary", words)
     if twice := [word for word, count in Counter(words).items() if count > 1]:
         raise BadSchema(f"The words of a vocabulary differ; that of column {column.name!r} has {twice[0]!r} more than once.")
@@ -128,10 +129,11 @@ def vocabulary(column) -> None:
 
 
 def default_word(column) -> None:
-    """Requires a valid default: the word or number in place of a missing one; "" for none."""
+    """Requires a valid default, and sets it: the word or number in place of a missing one; "" for none."""
     word = column.default
     if not isinstance(word, str):
         raise BadSchema(f"`default` of an id column is text; column {column.name!r} has {word!r}.")
+    object.__setattr__(column, "default", word := spelled.word(word))
     if word and column.encoding == "vocabulary" and word not in column.vocabulary:
         raise BadSchema(f"`default` must be a word of the vocabulary, or '' for none; column {column.name!r} has {word!r}.")
     in_table = word.isascii() and word.isdecimal() and int(word) < column.buckets
