@@ -180,10 +180,12 @@ class Followed:
     def _count(self, path: Path, about: os.stat_result) -> Taken:
         if not stat.S_ISREG(about.st_mode):
             raise BadData("it is no file")
+        from ctrlab.data.parquet import require_readable  # here, because it imports TensorFlow
+
         checksum = _checksum(path)
-        names = pq.read_schema(path).names
-        columns = [column.name for column in self.schema.columns if column.name in names]
-        table = conform(pq.read_table(path, columns=columns, partitioning=None), self.schema, str(path))
+        with pq.ParquetFile(path) as file:
+            require_readable(file, self.schema, path)
+            table = conform(file.read([column.name for column in self.schema.columns]), self.schema, str(path))
         return Taken(len(table), checksum, 0, 0).at(about)
 
     def _note(self, name: str, taken: Taken) -> None:

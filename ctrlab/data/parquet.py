@@ -21,12 +21,14 @@ import tensorflow as tf
 
 from ctrlab._native import reader_library
 from ctrlab.data import values
+from ctrlab.data.arrow import arrow_schema
 from ctrlab.data.dealing import Dealing, Pass
 from ctrlab.data.outputs import ENCODING, encoding_of
 from ctrlab.data.source import Order, Source, no_rows
-from ctrlab.data.tables import conform
+from ctrlab.data.tables import conform, fits, holds_nothing
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.schema import Categorical, Column, Label, Numeric, NumericList, Schema, entry_dtype
+from ctrlab.schema.frames import usual
 
 KINDS = {"float32": "float", "int32": "int32", "int64": "int64", "string": "text"}
 
@@ -161,12 +163,33 @@ def _open(path: Path, schema: Schema) -> pq.ParquetFile:
     except (OSError, pa.ArrowException) as error:
         why = str(error).splitlines()[0]
         raise BadData(f"{path} is no whole Parquet file (damaged, cut off, or another format): {why}") from None
-    conform(file.schema_arrow.empty_table(), schema, str(path))
+    require_readable(file, schema, path)
+    return file
+
+
+def require_readable(file: pq.ParquetFile, schema: Schema, path: Path) -> None:
+    """Raises BadData if a file lacks a column of the schema, has it in another type, holds ids that were made for other tables,
+    or, as far as its statistics tell, has an id outside its table. The rows are checked when they are read.
+    """
+    conform(_types(file, schema), schema, str(path))
     wanted, found = encoding_of(schema), file.schema_arrow.metadata or {}
     if wanted and found.get(ENCODING, wanted[ENCODING]) != wanted[ENCODING]:
         raise BadData(f"{path} was encoded for other tables than those of {schema.name}; encode it for this schema again.")
     _check_ids(file, schema, path)
-    return file
+
+
+def _types(file: pq.ParquetFile, schema: Schema) -> pa.Table:
+    """The file's columns without rows. One of another type than the schema's has the type of nothing if the file has no value of
+    it.
+    """
+    empty = file.schema_arrow.empty_table()
+    for field in arrow_schema(schema):
+        places = empty.schema.get_all_field_indices(field.name)
+        if len(places) == 1 and file.metadata.num_rows and not fits(usual(empty[places[0]]).type, field.type):
+            rows = (usual(pa.chunked_array([batch[0]])) for batch in file.iter_batches(columns=[field.name]))
+            if all(holds_nothing(values, field.type) for values in rows):
+                empty = empty.set_column(places[0], field.name, pa.nulls(0))
+    return empty
 
 
 def _check_ids(file: pq.ParquetFile, schema: Schema, path: Path) -> None:
@@ -178,11 +201,12 @@ def _check_ids(file: pq.ParquetFile, schema: Schema, path: Path) -> None:
         group = footer.row_group(g)
         for column, i in ids.items():
             known = group.column(i).statistics
-            if known and known.has_min_max and values.bad(np.array([known.min, known.max]), column).any():
-                found = file.read_row_group(g, [column.name])[column.name].combine_chunks()
-                entries, rows = (
-                    (found.flatten(), pc.list_parent_indices(found)) if pa.types.is_list(found.type) else (found, None)
-                )
+            if known and known.has_min_max and not isinstance(known.min, bytes):  # as they are of halves
+                if not values.bad(np.array([known.min, known.max]), column).any():
+                    continue
+                found = usual(file.read_row_group(g, [column.name])[column.name]).combine_chunks()
+                nested = pa.types.is_nested(found.type)
+                entries, rows = (found.flatten(), pc.list_parent_indices(found)) if nested else (found, None)
                 at = values.first_bad(entries.fill_null(0).to_numpy(zero_copy_only=False), column)
                 row = before + (at if rows is None else rows[at].as_py())
                 where = f"row {row}, counted from 0, has {entries[at]}"

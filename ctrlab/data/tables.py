@@ -16,15 +16,16 @@ from ctrlab.schema import Schema, frames, words
 def conform(table: pa.Table, schema: Schema, where: str, before: int = 0) -> pa.Table:
     """The table in `arrow_schema(schema)`: selects and orders columns, encodes text with dictionaries, casts numbers.
 
-    Values in a column of words become words: see `ctrlab.schema.words`. A column without any value may have
-    any type, because Arrow and pandas can't tell what is missing.
+    Values in a column of words become words: see `ctrlab.schema.words`. A column without any value, and lists
+    without any entry, may have any type, because Arrow and pandas can't tell what is missing.
 
     Args:
         where: the table's origin, for messages.
         before: number of the origin's rows that precede this table. Messages count rows from 0.
     Raises:
-        BadData: a column is missing or of another kind, or its values don't fit: a missing label, a label that is not 0 or 1, a
-            number that is NaN, infinite or too large, an entry of a list that is missing, empty or has the separator in it.
+        BadData: a column is missing, there twice or of another kind, or its values don't fit: a missing label, a label that is
+            not 0 or 1, a number that is NaN, infinite or too large, an id outside its table, an entry of a list that is missing,
+            empty or has the separator in it.
     """
     if ENCODING in (table.schema.metadata or {}) and not any(column.encoded for column in schema.id_columns):
         raise BadData(f"{where} holds ids in place of words (see `ctrlab.data.encode`); use the schema's `encoded()` for it.")
@@ -37,10 +38,12 @@ def _column(table: pa.Table, field: pa.Field, schema: Schema, where: str, before
         near = hint(field.name, table.column_names)
         has = ", ".join(table.column_names)
         raise BadData(f"{where} has no column {field.name!r}, which {schema.name} needs; it has {has}.{near}")
+    if table.column_names.count(field.name) > 1:
+        raise BadData(f"{where} has {field.name!r} more than once; each column has a name of its own: rename or drop the others.")
     values = _without_null_words(frames.usual(table[field.name]))
-    if values.null_count == len(values) and (len(values) or _holds_nothing(values.type)):
-        values = pa.chunked_array([pa.nulls(len(values), field.type)])
-    if not _fits(values.type, field.type):
+    if holds_nothing(values, field.type):
+        values = _nothing(values, field.type)
+    if not fits(values.type, field.type):
         raise BadData(f"{where}: " + _odd(f"column {field.name!r} of {schema.name}", field.type, values.type))
     column = schema[field.name]
     if values.null_count and (column.kind == "label" or (pa.types.is_integer(field.type) and not column.default)):
@@ -55,6 +58,21 @@ def _column(table: pa.Table, field: pa.Field, schema: Schema, where: str, before
     _check_entries(made, column, where)
     _check_numbers(made, values, column, where, before)
     return made
+
+
+def holds_nothing(values: pa.ChunkedArray | pa.Array, target: pa.DataType) -> bool:
+    """Whether a column of `target` has rows without any value, or lists without any entry, so that its own type says nothing."""
+    if values.null_count == len(values):
+        return len(values) > 0 or _is_nothing(values.type)
+    return pa.types.is_list(target) and _is_list(values.type) and not len(pc.list_flatten(values))
+
+
+def _nothing(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """As many missing values, or empty lists, of the type `target`."""
+    if values.null_count == len(values):
+        return pa.chunked_array([pa.nulls(len(values), target)])
+    ends, missing = pa.array(np.zeros(len(values) + 1, np.int32)), pa.array(values.is_null().to_numpy())
+    return pa.chunked_array([pa.ListArray.from_arrays(ends, pa.nulls(0, target.value_type), mask=missing)])
 
 
 def _odd(column: str, target: pa.DataType, found: object) -> str:
@@ -96,6 +114,8 @@ def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         values = values.cast(values.type.value_type)
     if pa.types.is_dictionary(target):
         return _text(values).dictionary_encode()
+    if pa.types.is_list(target) and pa.types.is_dictionary(values.type.value_type):
+        values = values.cast(pa.list_(values.type.value_type.value_type))
     if pa.types.is_list(target) and pa.types.is_string(target.value_type) and pa.types.is_floating(values.type.value_type):
         values = values.cast(pa.list_(pa.int64()))
     if pa.types.is_floating(target):
@@ -149,9 +169,9 @@ def _check_entries(made: pa.ChunkedArray, column, where: str) -> None:
 
 
 def _check_numbers(made: pa.ChunkedArray, given: pa.ChunkedArray, column, where: str, before: int) -> None:
-    """Refuses labels and numbers that break their rule. `made` holds them as float32, `given` as they were given."""
+    """Refuses labels, numbers and ids that break their rule. `made` holds them as they will be read, `given` as they came."""
     is_list = pa.types.is_list(made.type)
-    if not pa.types.is_floating(made.type.value_type if is_list else made.type):
+    if not _is_number(made.type.value_type if is_list else made.type):
         return
     numbers = made.combine_chunks().flatten() if is_list else made.fill_null(0)
     at = rules.first_bad(numbers.to_numpy(), column)
@@ -165,26 +185,29 @@ def _check_numbers(made: pa.ChunkedArray, given: pa.ChunkedArray, column, where:
     raise BadData(f"{where}: column {column.name!r} must {rules.rule(column)}; row {before + row}, counted from 0, has {found}.")
 
 
-def _fits(type: pa.DataType, target: pa.DataType) -> bool:
+def fits(type: pa.DataType, target: pa.DataType) -> bool:
     """Whether values of `type` can be cast: numbers of any width, words plain or encoded, lists of them or of nothing."""
     if pa.types.is_dictionary(type):
-        return _fits(type.value_type, target)
+        return fits(type.value_type, target)
     if pa.types.is_dictionary(target):
-        return _fits(type, target.value_type)
+        return fits(type, target.value_type)
     if pa.types.is_list(target):
-        lists = pa.types.is_list(type) or pa.types.is_large_list(type)
-        return lists and (pa.types.is_null(type.value_type) or _fits(type.value_type, target.value_type))
+        return _is_list(type) and (pa.types.is_null(type.value_type) or fits(type.value_type, target.value_type))
     if pa.types.is_string(target):
         return _is_words(type) or pa.types.is_integer(type) or pa.types.is_floating(type)
     return _is_number(type) or pa.types.is_boolean(type)
 
 
-def _holds_nothing(type: pa.DataType) -> bool:
+def _is_nothing(type: pa.DataType) -> bool:
     return pa.types.is_null(type) or (pa.types.is_dictionary(type) and pa.types.is_null(type.value_type))
 
 
 def _is_words(type: pa.DataType) -> bool:
     return pa.types.is_string(type) or pa.types.is_large_string(type)
+
+
+def _is_list(type: pa.DataType) -> bool:
+    return pa.types.is_list(type) or pa.types.is_large_list(type)
 
 
 def _is_number(type: pa.DataType) -> bool:

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "arrow/array/builder_primitive.h"
+#include "arrow/array/util.h"
 #include "arrow/buffer.h"
 #include "arrow/compute/cast.h"
 #include "arrow/type.h"
@@ -122,7 +123,8 @@ class Maker {
       ARROW_RETURN_NOT_OK(CheckWords(array->length()));
     } else if (spec_.form == ColumnSpec::kJoined) {
       ARROW_RETURN_NOT_OK(CheckEntries(entries, array->length()));
-      ARROW_RETURN_NOT_OK(Text(entries, ""));
+      ARROW_ASSIGN_OR_RAISE(const ArrayPtr numbers, spec_.kind == Kind::kFloat ? entries : Cast(entries, TypeOf(spec_.kind)));
+      ARROW_RETURN_NOT_OK(Text(numbers, ""));
     } else {
       ARROW_RETURN_NOT_OK(Numbers(entries));
       ARROW_RETURN_NOT_OK(CheckEntries(entries, array->length()));
@@ -137,8 +139,18 @@ class Maker {
     return Status::Invalid(path_, ": column '", spec_.name, "'", parts...);
   }
 
-  arrow::Result<ArrayPtr> Cast(const ArrayPtr& array, const TypePtr& type) {
-    auto made = arrow::compute::Cast(*array, type);
+  // Values of any type, if there are none. A number becomes a float by way of a double, rounded as `conform` in Python does it.
+  arrow::Result<ArrayPtr> Cast(ArrayPtr array, const TypePtr& type) {
+    if (array->null_count() == array->length()) return arrow::MakeArrayOfNull(type, array->length());
+    if (type->id() == arrow::Type::FLOAT && array->type_id() != arrow::Type::DOUBLE) {
+      const auto rounded = arrow::compute::CastOptions::Unsafe(arrow::float64());
+      ARROW_ASSIGN_OR_RAISE(array, Cast(array, arrow::float64(), rounded));
+    }
+    return Cast(array, type, arrow::compute::CastOptions::Safe(type));
+  }
+
+  arrow::Result<ArrayPtr> Cast(const ArrayPtr& array, const TypePtr& type, const arrow::compute::CastOptions& options) {
+    auto made = arrow::compute::Cast(*array, type, options);
     if (!made.ok()) return Wrong(" must be ", type->ToString(), ": ", made.status().message());
     return made;
   }
@@ -157,16 +169,24 @@ class Maker {
       ARROW_ASSIGN_OR_RAISE(const ArrayPtr offsets, ends.Finish());
       ARROW_ASSIGN_OR_RAISE(array, arrow::LargeListArray::FromArrays(*offsets, *entries));
     }
-    return Cast(array, arrow::list(TypeOf(spec_.kind)));
+    const TypePtr inner = array->type()->num_fields() ? array->type()->field(0)->type() : TypeOf(spec_.kind);
+    return Cast(array, arrow::list(inner));
   }
 
-  // Refuses an empty word in a list: joined to a text the list would lose it, and a list that runs beside it would not.
+  // Refuses a word in a list that its text would not keep: an empty one, and one that holds the separator.
   Status CheckWords(int64_t rows) {
-    if (std::none_of(column_.words.begin(), column_.words.end(), [](auto word) { return word.empty(); })) return Status::OK();
+    const std::string_view separator = spec_.separator;
+    const auto torn = [&](std::string_view word) { return !separator.empty() && word.find(separator) != word.npos; };
+    const auto lost = [&](std::string_view word) { return word.empty() || torn(word); };
+    if (std::none_of(column_.words.begin(), column_.words.end(), lost)) return Status::OK();
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t i = column_.offsets[row]; i < column_.offsets[row + 1]; ++i) {
-        if (column_.text(i).empty())
-          return Wrong(" must have no empty words in its lists; row ", first_ + row, " has one: leave it out.");
+        const std::string_view word = column_.text(i);
+        if (word.empty()) return Wrong(" must have no empty words in its lists; row ", first_ + row, " has one: leave it out.");
+        if (torn(word)) {
+          return Wrong(" must have no '", separator, "', its separator, in the words of its lists; row ", first_ + row, " has '", word,
+                       "': give the column another separator=.");
+        }
       }
     }
     return Status::OK();

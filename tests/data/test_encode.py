@@ -99,7 +99,7 @@ def test_an_encoded_file_says_for_which_tables(tmp_path):
         data.read(path, SCHEMA, batch_size=1)
     with pytest.raises(BadData, match="holds ids in place of words"):  # ids would be hashed as if they were words
         data.write(data.encode([table_of([row])], SCHEMA), SCHEMA, tmp_path / "words.csv", progress=False)
-    data.write([table_of([row])], SCHEMA, path, progress=False)
+    data.write([table_of([row | {"user": "u"}])], SCHEMA, path, progress=False)
     with pytest.raises(BadData, match=r"'user' .*int32; .*dictionary"):
         data.read(path, SCHEMA.encoded(), batch_size=1)
 

@@ -97,7 +97,7 @@ def test_an_error_that_says_nothing_of_the_file_passes(tmp_path, monkeypatch, ca
     put(tmp_path, "a.parquet", [0, 1])
     followed = Followed(tmp_path, SCHEMA)
     with monkeypatch.context() as patch:
-        patch.setattr(follow.pq, "read_table", fails)
+        patch.setattr(follow.pq, "ParquetFile", fails)
         assert taken(followed, 2) == taken(followed, 2) == []
     assert [record.message.count("is tried again") for record in caplog.records] == [1]
     assert taken(followed, 2) == [[0, 1]]

@@ -1,5 +1,7 @@
 """Ids outside their table: one sentence with the column, the range and what was received; from a file also where."""
 
+import dataclasses
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -30,6 +32,15 @@ BAD = {
 }
 
 
+def write_unchecked(rows: dict, path) -> None:
+    """Writes rows as programs of others do, which know no tables."""
+    others = {"encoding": "vocabulary", "vocabulary": tuple(map(str, range(100))), "encoded": True}
+    columns = [dataclasses.replace(c, **others, **{"default": ""} if hasattr(c, "default") else {}) for c in FILES.id_columns]
+    data.write(rows, dataclasses.replace(FILES, columns=(Label("y"), *columns)), path, progress=False)
+    if path.suffix == ".parquet":
+        pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
+
+
 @pytest.mark.parametrize("format", data.FORMATS)
 def test_an_id_of_a_file(tmp_path, format):
     path = tmp_path / f"rows{data.FORMATS[format][0]}"
@@ -37,7 +48,9 @@ def test_an_id_of_a_file(tmp_path, format):
     assert len(list(data.read(path, FILES, batch_size=4))) == 4
     for column, (value, rule) in BAD.items():
         rows = ROWS | {column: [*ROWS[column][:6], value, *ROWS[column][7:]]}
-        data.write(rows, FILES, path, progress=False)
+        with pytest.raises(BadData, match=rf"Table for rows.*{rule}; row 6, counted from 0, has"):
+            data.write(rows, FILES, path, progress=False)
+        write_unchecked(rows, path)
         received = {"csv": "line 7: .*received", "parquet": "row 6, counted from 0, has"}.get(
             format, "record 7, counted from 1: .*received"
         )
@@ -51,7 +64,7 @@ def test_an_id_of_a_file(tmp_path, format):
 
 def test_an_id_in_a_later_row_group(tmp_path):
     rows = ROWS | {"places": [*ROWS["places"][:12], [1, 7, 99], *ROWS["places"][13:]]}
-    data.write(rows, FILES, tmp_path / "a.parquet", progress=False)
+    write_unchecked(rows, tmp_path / "a.parquet")
     pq.write_table(pq.read_table(tmp_path / "a.parquet"), tmp_path / "b.parquet", row_group_size=5)
     with pytest.raises(BadData, match=r"b[.]parquet: .*row 12, counted from 0, has 99"):
         data.read(tmp_path / "b.parquet", FILES, batch_size=4)
