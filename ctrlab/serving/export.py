@@ -12,7 +12,6 @@ it without this package. Any other needs the compiled ops: `import ctrlab` in th
 
 from __future__ import annotations
 
-import json
 import secrets
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -214,4 +213,4 @@ def complete(
         warm_up=warm,
     )
     found = replace(found, files=files_in(folder))
-    (folder / manifests.NAME).write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+    (folder / manifests.NAME).write_text(manifests.sealed(found.to_json()), encoding="utf-8")

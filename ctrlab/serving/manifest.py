@@ -1,9 +1,15 @@
-"""The manifest of a version folder, the file ctrlab.json: its columns, its model, its origin and its files."""
+"""The manifest of a version folder, the file ctrlab.json: its columns, its model, its origin and its files.
+
+It has the checksums of all other files, and ends with its own. A server checks all of them before it loads a version
+(native/processor/verified.h). A manifest of format 1, which earlier versions of this package wrote, has none of its own: it is
+read as it is, and the other files are checked.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +19,12 @@ from ctrlab.plain import Plain
 from ctrlab.serving.inputs import Input
 
 NAME = "ctrlab.json"
-FORMAT = 1
+FORMAT = 2
+UNSEALED = 1
+"""The format of manifests without a checksum of their own."""
 PIECE = 8 << 20  # bytes per read
+SEAL = re.compile(r',\n "sha256": "([0-9a-f]{64})"\n}\n\Z')
+"""The end of a manifest: the checksum of all bytes before it."""
 
 
 @dataclass(frozen=True)
@@ -78,17 +88,30 @@ def files_in(folder: Path) -> dict[str, File]:
     return {path.relative_to(folder).as_posix(): File.of(path) for path in found}
 
 
+def sealed(plain: Mapping) -> str:
+    """The text of a manifest, given its fields, with its checksum."""
+    text = json.dumps(plain, indent=1).removesuffix("\n}")
+    return f'{text},\n "sha256": "{hashlib.sha256(text.encode()).hexdigest()}"\n}}\n'
+
+
 def read_manifest(folder: Path) -> Manifest:
     """Raises BadData if the folder has no manifest of this version, or a damaged one."""
     path = Path(folder) / NAME
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_bytes().decode("utf-8")
+        plain = json.loads(text)
     except OSError as error:
         raise unreadable(str(path), error) from None
     except (ValueError, RecursionError) as error:
         raise BadData(f"{path} must be the manifest of an exported model; it is not JSON: {error}.") from None
-    if isinstance(plain, Mapping) and plain.get("format") != FORMAT:
-        raise BadData(f"{path} is of format {plain.get('format')!r}; this ctrlab reads format {FORMAT}: export the model again.")
+    if isinstance(plain, dict):
+        format, seal = plain.get("format"), SEAL.search(text)
+        if format not in (UNSEALED, FORMAT):
+            raise BadData(f"{path} is of format {format!r}; this ctrlab reads format {FORMAT}: export the model again.")
+        if seal or format != UNSEALED:
+            if not seal or hashlib.sha256(text[: seal.start()].encode()).hexdigest() != seal[1]:
+                raise BadData(f"A version is served as it was exported; {path} is not what was exported: export the model again.")
+            del plain["sha256"]
     try:
         return Manifest.from_json(plain)
     except BadData as error:
@@ -106,5 +129,6 @@ def verify(folder: Path) -> Manifest:
         said, there = manifest.files.get(name), found.get(name)
         if said != there:
             problem = "is missing" if there is None else "is not in its manifest" if said is None else "is not what was exported"
-            raise BadData(f"A version is served as it was exported; {Path(folder) / name} {problem}: export the model again.")
+            cure = "take it away, or export the model again" if said is None else "export the model again"
+            raise BadData(f"A version is served as it was exported; {Path(folder) / name} {problem}: {cure}.")
     return manifest

@@ -289,8 +289,6 @@ void AppendValue(const Output& output, int64_t k, std::string* out) {
       *out += value ? "true" : "false";
     } else if constexpr (!kIsFloat<T>) {
       AppendText(value, out);
-    } else if (!IsFinite(value)) {
-      *out += "null";
     } else {
       AppendText(static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(value), out);
     }

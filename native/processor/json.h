@@ -30,7 +30,7 @@ std::string WriteJsonResponse(const std::vector<Output>& outputs, bool rows);
 // {"error": "..."}.
 std::string WriteJsonError(std::string_view sentence);
 
-// Value k of an output: the shortest text that is read as the same number; null where JSON has none.
+// Value k of an output, which is finite: the shortest text that is read as the same number.
 void AppendValue(const Output& output, int64_t k, std::string* out);
 
 // The text as a JSON string, with its quotes. Where it is no UTF-8, a sign stands for each byte that is not ASCII.

@@ -10,7 +10,9 @@
 
 #include "processor/folder.h"
 #include "processor/json.h"
+#include "processor/loading.h"
 #include "processor/predict.h"
+#include "processor/verified.h"
 #include "table/messages.h"
 
 namespace ctrlab::processor {
@@ -18,7 +20,7 @@ namespace ctrlab::processor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Between two attempts to load a version for which there is too little memory; it doubles.
+// Between two attempts to load a version, or an update, after an error of the moment; it doubles.
 constexpr Clock::duration kFirstWait = std::chrono::milliseconds(500), kLongestWait = std::chrono::minutes(1);
 
 void Append(const void* data, size_t size, std::string* to) {
@@ -44,6 +46,22 @@ std::string WriteArrow(const std::vector<tensorflow::Tensor>& tensors) {
     Append("", 0, &bytes);
   }
   return bytes;
+}
+
+// Weights are finite, which exports and updates check. So it is the request's numbers of which a model makes others.
+Answer RequireFinite(const std::vector<Output>& outputs) {
+  for (const Output& output : outputs) {
+    if (!IsFloat(output.type)) continue;
+    const int64_t width = output.width(), count = output.rows() * width;
+    const int64_t odd = WithNumber(output.type, [&]<class T>(T) -> int64_t {
+      const T* const values = static_cast<const T*>(output.values);
+      return std::find_if(values, values + count, [](T value) { return !IsFinite(value); }) - values;
+    });
+    if (odd == count) continue;
+    return Invalid("A model answers with finite numbers; ", output.name, " of row ", odd / width,
+                   " is none: the row's numbers are too large for this model, or it divides by one of them.");
+  }
+  return {};
 }
 
 }  // namespace
@@ -109,7 +127,7 @@ void Processor::LookForVersions() {
     }
     if (IsRefused(version, files)) continue;
     std::shared_ptr<Servable> found;
-    Answer answer = Servable::Load(place, version, configuration_.name, group_, &found);
+    Answer answer = Load(place, version, &found);
     if (answer.ok() && FilesIn(place) != files) {
       answer = Refusal(Code::kUnavailable, "Version ", place, " changed while it was loaded: it is loaded again.");
     }
@@ -132,6 +150,15 @@ void Processor::LookForVersions() {
   }
   const std::lock_guard lock(mutex_);
   gone_ = gone;  // and nothing takes its place
+}
+
+Answer Processor::Load(const std::string& place, int64_t version, std::shared_ptr<Servable>* found) const {
+  std::string seal;
+  if (Answer bad = SealOf(place, &seal); !bad.ok()) return bad;
+  if (Answer bad = LoadingMark::Require(folder_, version, seal); !bad.ok()) return bad;
+  if (Answer bad = Verify(place); !bad.ok()) return bad;
+  const LoadingMark mark(folder_, version, seal);
+  return Servable::Load(place, version, configuration_.name, group_, found);
 }
 
 bool Processor::IsRefused(int64_t version, const std::string& files) const {
@@ -183,14 +210,16 @@ void Processor::TakeUpdates(const Servable& servable) {
     // One that was refused is tried again when it is another file.
     const std::string file = path + " " + std::to_string(about.st_ino) + " " + std::to_string(about.st_size) + " " +
                              std::to_string(about.st_mtim.tv_sec) + "." + std::to_string(about.st_mtim.tv_nsec);
-    if (file == odd_update_) return;
+    if (file == odd_update_.file && (!odd_update_.passing || Clock::now() < odd_update_.again)) return;
     {  // before the answers are of the update: whoever sees those never reads why there was none
       const std::lock_guard lock(mutex_);
       stopped_.clear();
     }
     const embedding::Status applied = servable.weights()->Apply(path);
     if (applied.ok() && servable.moment().update >= next) continue;
-    odd_update_ = embedding::IsOutOfMemory(applied) ? "" : file;
+    const bool passing = !applied.ok() && IsOfTheMoment(applied.problem());
+    const Clock::duration wait = file == odd_update_.file ? std::min(2 * odd_update_.wait, kLongestWait) : kFirstWait;
+    odd_update_ = {file, passing, wait, Clock::now() + wait};
     stopped = applied.ok() ? path + " is an earlier update than its name says: publish a full version." : applied.problem();
     break;
   }
@@ -256,6 +285,7 @@ Answer Processor::Process(const Servable& servable, int32_t format, std::string_
       servable.Chosen(values, read.predict.outputs.empty() ? read.infer.outputs : read.predict.outputs);
   const Addressee by = {configuration_.name, "", kSignature, servable.version()};
   response->version = servable.version();
+  if (Answer bad = RequireFinite(outputs); !bad.ok()) return bad;
   response->update = moment.update;
   response->bytes = format == CTRLAB_PROCESSOR_PREDICT ? WritePredictResponse(by, outputs)
                     : format == CTRLAB_PROCESSOR_JSON  ? WriteJsonResponse(outputs, read.rows)

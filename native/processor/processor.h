@@ -60,8 +60,8 @@ class Processor {
   std::string Info() const;
 
  private:
-  // A version that is not served. It is tried again when its files have changed; after a failure that may pass, such as too
-  // little memory, also after a while.
+  // A version that is not served. It is tried again when its files have changed; after an error of the moment, such as too little
+  // memory or too many open files, also after a while.
   struct Refused {
     std::string why, files;
     bool passing;
@@ -92,11 +92,19 @@ class Processor {
   void TakeUpdates(const Servable& servable);
   void Watch();
 
+  // Loads a version whose files are as they were exported, and at which no process ended lately.
+  Answer Load(const std::string& place, int64_t version, std::shared_ptr<Servable>* found) const;
   const std::string folder_;
   const Configuration configuration_;
   std::shared_ptr<Group> group_;
   Batcher batcher_;
-  std::string odd_update_;    // the update that was refused last, and its files' state then; only the watcher uses it
+  struct OddUpdate {
+    std::string file;  // and its state then
+    bool passing = false;
+    std::chrono::steady_clock::duration wait{0};
+    std::chrono::steady_clock::time_point again;
+  };
+  OddUpdate odd_update_;      // the update that was refused last; only the watcher uses it
   std::string files_;         // of the current version, before it was loaded; only the watcher uses it
   mutable std::mutex mutex_;  // guards the next six
   std::shared_ptr<const Servable> current_;

@@ -11,6 +11,7 @@
 #include <shared_mutex>
 
 #include "processor/predict.h"
+#include "processor/verified.h"
 #include "tensorflow/cc/saved_model/reader.h"
 #include "tensorflow/core/lib/io/record_reader.h"
 #include "tensorflow/core/platform/env.h"
@@ -27,6 +28,9 @@ constexpr double kTolerance = 1e-3;
 // Two versions are compared on so many warm-up requests at most, and the fastest round counts: other work of the machine only adds.
 constexpr size_t kPaceRequests = 20;
 constexpr int kPaceRounds = 10;
+
+// The ops of a bundle of weights, and the one that loads it.
+constexpr const char *kOurs = "Ctrlab>Serving", *kOpen = "Ctrlab>ServingOpen";
 
 constexpr int32_t kCallersThread = -1;  // as RunOptions names it: cheapest, since a request is one thread's work
 
@@ -69,7 +73,7 @@ absl::Status LoadOwn(const tensorflow::SessionOptions& options, const std::strin
     const std::string file = "@" + std::to_string(about.st_dev) + "." + std::to_string(about.st_ino) + "." +
                              std::to_string(about.st_ctim.tv_sec) + "." + std::to_string(about.st_ctim.tv_nsec);
     for (tensorflow::NodeDef& node : *graph.mutable_graph_def()->mutable_node()) {
-      if (node.op().rfind("Ctrlab>Serving", 0) == 0) node.mutable_attr()->at("bundle").mutable_s()->append(file);
+      if (node.op().rfind(kOurs, 0) == 0) (*node.mutable_attr())["bundle"].mutable_s()->append(file);
     }
   }
   status = tensorflow::LoadMetagraphIntoSession(options, graph, &bundle->session);
@@ -90,8 +94,8 @@ Answer Servable::Load(const std::string& folder, int64_t version, const std::str
   options.config.set_use_per_session_threads(true);
   const absl::Status loaded = LoadOwn(options, folder, &made->bundle_);
   if (!loaded.ok()) {
-    return Refusal(absl::IsResourceExhausted(loaded) ? Code::kUnavailable : Code::kFailed, "Version ", folder,
-                   " can't be loaded: ", SentenceOf(loaded));
+    const bool passing = absl::IsResourceExhausted(loaded) || IsOfTheMoment(loaded.message());
+    return Refusal(passing ? Code::kUnavailable : Code::kFailed, "Version ", folder, " can't be loaded: ", SentenceOf(loaded));
   }
   if (Answer bad = made->FindSignature(folder); !bad.ok()) return bad;
   made->FindWeights();
@@ -194,7 +198,7 @@ Answer Servable::FindSignature(const std::string& folder) {
 
 void Servable::FindWeights() {
   for (const tensorflow::NodeDef& node : bundle_.meta_graph_def.graph_def().node()) {
-    if (node.op() == "Ctrlab>ServingOpen") weights_ = serving::Bundle::Named(node.attr().at("bundle").s());
+    if (node.op() == kOpen) weights_ = serving::Bundle::Named(node.attr().at("bundle").s());  // TensorFlow has asked for it
   }
 }
 

@@ -17,6 +17,7 @@ from ctrlab.serving.processor import BEHIND
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
 
+from served import seal
 from test_one_moment import KEYS, model  # noqa: F401 (a fixture)
 from wire_requests import by_columns, by_rows, infer_json, infer_request
 
@@ -37,7 +38,9 @@ def build(sanitizers, planted=None):
     """The check of the processor, with `planted` for its source of that name. TensorFlow's libraries, the ops and the engine are
     those that Python has."""
     flags = ["-std=c++20", *sanitized(sanitizers), *LIKE_TENSORFLOW]
-    of_tensorflow = ["-isystem", TENSORFLOW / "include", *(f for f in tf.sysconfig.get_compile_flags() if f.startswith("-D"))]
+    include = TENSORFLOW / "include"
+    found = ["-isystem", include, "-isystem", include / "external" / "boringssl" / "src" / "include"]
+    of_tensorflow = [*found, *(f for f in tf.sysconfig.get_compile_flags() if f.startswith("-D"))]
     sources = {source.name: source for source in (NATIVE / "processor").glob("*.cc")}
     if planted is not None:
         sources[planted.name] = planted
@@ -81,6 +84,7 @@ def with_versions(small_batches, tmp_path):
         shutil.copytree(first, folder / "staged" / str(version))
     (folder / "staged" / "2" / "ctrlab.json").unlink()
     (folder / "staged" / "3" / "saved_model.pb").write_bytes(b"odd")
+    seal(folder / "staged" / "3")
     (folder / "moves").write_text("".join(f"staged/{version} {version}\n" for version in VERSIONS[1:]))
     return folder
 

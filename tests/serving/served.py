@@ -1,11 +1,13 @@
 """Helpers that the tests of exported versions share."""
 
+import json
 import time
 
 import tensorflow as tf
 
 from ctrlab import serving
 from ctrlab.serving import inputs
+from ctrlab.serving.manifest import FORMAT, NAME, files_in, sealed
 
 TOLERANCE = 1e-6
 
@@ -36,3 +38,13 @@ def served(folder, model):
         return found["probabilities"].numpy()
 
     return answer
+
+
+def seal(folder, change=lambda manifest: None):
+    """Writes a version's manifest for the files that are there now, after a change, as an export of them would."""
+    path = folder / NAME
+    manifest = json.loads(path.read_text()) if path.exists() else {"format": FORMAT}
+    manifest.pop("sha256", None)
+    change(manifest)
+    manifest["files"] = {name: file.to_json() for name, file in files_in(folder).items()}
+    path.write_text(sealed(manifest))

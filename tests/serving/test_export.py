@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import fields as fields_of
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from ctrlab.errors import BadData, CtrlabError, UnknownName
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models.saving import from_description
 from ctrlab.serving import inputs, warm_up
-from ctrlab.serving.manifest import NAME
+from ctrlab.serving.manifest import NAME, UNSEALED, read_manifest, sealed
 from ctrlab.serving.versions import LAST, LEFTOVER, new_version, versions
 from tests import forked
 
@@ -51,7 +52,7 @@ def test_the_served_probabilities_are_the_models(trained, tmp_path, name, kind):
         found, expected = answer(batch), probabilities(model, batch)
         assert found.shape == (rows, len(model.tasks)) == expected.shape
         np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
-    assert {column.dtype for column in serving.read_manifest(folder).inputs if column.encoding} <= (
+    assert {column.dtype for column in read_manifest(folder).inputs if column.encoding} <= (
         {"string", "int64"} if kind == "text" else {"int32", "int64"}
     )
 
@@ -63,7 +64,7 @@ def test_a_model_of_any_sizes_answers_alike(trained, tmp_path, name, normalized,
     model, features = trained(name, optimizations=rungs, size="small", dropout=0.5, l2=1e-3, batch_norm=normalized)
     folder = serving.export_model(model, tmp_path / "ctr", rows=[first(features, 2)])
     np.testing.assert_allclose(served(folder, model)(features), probabilities(model, features), rtol=0, atol=TOLERANCE)
-    described = from_description(serving.read_manifest(folder).model)
+    described = from_description(read_manifest(folder).model)
     assert described.sizes == model.sizes
 
 
@@ -98,7 +99,7 @@ def test_ids_are_those_of_encoded_files(tmp_path):
 
 def test_it_loads_where_the_package_is_not(small, tmp_path):
     folder, model, features = small
-    columns = serving.read_manifest(folder).inputs
+    columns = read_manifest(folder).inputs
     request = {name: tensor.numpy() for name, tensor in inputs.to_tensors(features, columns, model).items()}
     np.savez(
         tmp_path / "request.npz",
@@ -190,7 +191,7 @@ def test_warm_up_requests_are_prediction_logs(small):
             proto.ParseFromString(pair[2])
             found[pair[1].decode()] = tf.make_ndarray(proto)
             assert number == 2
-        expected = inputs.to_tensors(first(features, rows), serving.read_manifest(folder).inputs, model)
+        expected = inputs.to_tensors(first(features, rows), read_manifest(folder).inputs, model)
         assert found.keys() == expected.keys()
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value)
@@ -203,7 +204,7 @@ def test_warm_up_requests_are_prediction_logs(small):
 def test_row_splits_that_are_none_are_refused(small, splits, values):
     """Only that call fails; the next one is answered."""
     folder, model, features = small
-    columns = serving.read_manifest(folder).inputs
+    columns = read_manifest(folder).inputs
     signature = tf.saved_model.load(str(folder)).signatures["serving_default"]
     right = inputs.to_tensors(first(features, 3), columns, model)
     column = next(each.column for each in columns if each.ragged)
@@ -250,7 +251,7 @@ def test_any_other_manifest_is_bad_data(tmp_path_factory, plain):
     folder = tmp_path_factory.mktemp("version")
     (folder / NAME).write_text(json.dumps(plain | {"format": 1}))
     with pytest.raises(BadData):
-        serving.read_manifest(folder)
+        read_manifest(folder)
 
 
 def test_a_checkpoint_that_does_not_describe_its_model_is_refused(tmp_path):
@@ -264,7 +265,9 @@ def test_a_checkpoint_that_does_not_describe_its_model_is_refused(tmp_path):
         serving.export(tmp_path / "nowhere", tmp_path / "ctr")
 
 
-@pytest.mark.parametrize("harm", ["flip", "cut", "remove", "add", "manifest", "format", "not json"])
+@pytest.mark.parametrize(
+    "harm", ["flip", "cut", "remove", "add", "manifest", "format", "unsealed", "manifest's flip", "not json"]
+)
 def test_damage_is_noticed(trained, tmp_path, harm):
     model, _ = trained("mmoe")
     folder = serving.export_model(model, tmp_path / "ctr")
@@ -282,11 +285,24 @@ def test_damage_is_noticed(trained, tmp_path, harm):
     elif harm == "manifest":
         manifest.unlink()
     elif harm == "format":
-        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 2}))
+        manifest.write_text(sealed({"format": 3}))
+    elif harm == "unsealed":
+        found = json.loads(manifest.read_text())
+        del found["sha256"]
+        manifest.write_text(json.dumps(found))
+    elif harm == "manifest's flip":
+        manifest.write_text(manifest.read_text().replace('"step": 0', '"step": 1'))
     else:
         manifest.write_text("{")
     with pytest.raises(BadData, match=str(folder)):
         serving.verify(folder)
+
+
+def test_a_manifest_from_before_manifests_had_checksums_is_read(trained, tmp_path):
+    folder = serving.export_model(trained("mmoe")[0], tmp_path / "ctr")
+    now = read_manifest(folder)
+    (folder / NAME).write_text(json.dumps(replace(now, format=UNSEALED).to_json(), indent=1) + "\n")
+    assert serving.verify(folder) == replace(now, format=UNSEALED)
 
 
 def test_versions_count_up_and_are_never_overwritten(tmp_path):

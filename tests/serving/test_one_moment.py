@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from served import wait_for
+from served import seal, wait_for
 from wire_requests import answer_of
 
 from ctrlab import _native
 from ctrlab.embedding.table_state import TableState
-from ctrlab.serving import manifest, warm_up
+from ctrlab.serving import warm_up
 from ctrlab.serving.bundled import WEIGHTS, weights_in
 from ctrlab.serving.graph import saved_model
 from ctrlab.serving.processor import Processor
@@ -68,7 +68,7 @@ def model(tmp_path, monkeypatch):
     (folder / "1.updates").mkdir()
     (folder / "1" / "saved_model.pb").write_bytes(planted(bundle).SerializeToString())
     write_weights(weights_in(folder / "1"), bundle, Moment(), *contents(0))
-    (folder / "1" / manifest.NAME).write_text('{"rows_apart": true}')
+    seal(folder / "1", lambda manifest: manifest.update(rows_apart=True))
 
     def update(u):
         fixed, *others = contents(u)

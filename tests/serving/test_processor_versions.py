@@ -1,7 +1,6 @@
 """The opening of a processor: configurations, folders, versions that come while it serves; and its end."""
 
 import contextlib
-import json
 import shutil
 import threading
 import time
@@ -9,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tensorflow as tf
-from served import first, wait_for
+from served import first, seal, wait_for
 from wire_requests import answer_of, by_rows
 
 from ctrlab.serving import warm_up, wire
@@ -47,6 +46,10 @@ def test_a_folder_without_versions_is_refused(tmp_path):
         assert refused.value.code == Code.NOT_FOUND
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "ctrlab.json").write_text("{}")
+    with pytest.raises(Refused, match=f"{tmp_path}/1/ctrlab.json is no manifest"):
+        Processor(tmp_path)
+    (tmp_path / "1" / "ctrlab.json").unlink()
+    seal(tmp_path / "1")
     with pytest.raises(Refused, match=f"Version {tmp_path}/1 can't be loaded"):
         Processor(tmp_path)
 
@@ -78,6 +81,7 @@ def test_newer_versions_are_found_and_broken_ones_are_not_served(din, tmp_path):
         # A bundle of the same name is open already, so the damage shows in another name only.
         graph = tmp_path / "3" / "saved_model.pb"
         graph.write_bytes(graph.read_bytes()[:-100])
+        seal(tmp_path / "3")
         (tmp_path / "3").rename(folder / "3")
         wait_for(lambda: "3" in processor.info()["refused"])
         assert processor.info()["version"] == 1
@@ -97,6 +101,7 @@ def test_a_version_whose_warm_up_fails_is_not_served(din, tmp_path):
     shutil.copytree(out / "1", folder / "2")
     with tf.io.TFRecordWriter(str(folder / "2" / warm_up.PLACE)) as file:
         file.write(wire.field(6, wire.field(1, warm_up.predict_request("ctr", {"item": tf.constant(["a"])}))))
+    seal(folder / "2")
     with Processor(folder, poll_seconds=0) as processor:
         assert processor.info()["version"] == 1
         assert "warm-up requests" in processor.info()["refused"]["2"]
@@ -104,22 +109,22 @@ def test_a_version_whose_warm_up_fails_is_not_served(din, tmp_path):
 
 def test_a_manifest_may_know_no_answers(din, tmp_path):
     shutil.copytree(din[0] / "1", tmp_path / "1")
-    manifest = json.loads((tmp_path / "1" / "ctrlab.json").read_text())
-    del manifest["warm_up"]
-    (tmp_path / "1" / "ctrlab.json").write_text(json.dumps(manifest))
+    seal(tmp_path / "1", lambda manifest: manifest.pop("warm_up"))
     with Processor(tmp_path, poll_seconds=0) as processor:
         assert processor.info()["version"] == 1
 
 
-@pytest.mark.parametrize("change", [1e-2, float("nan")])
+@pytest.mark.parametrize("change", [1e-2, None])
 def test_a_version_that_answers_otherwise_than_its_exporter_is_not_served(din, tmp_path, change):
     out, _, _, _ = din
     folder = tmp_path / "ctr"
     shutil.copytree(out / "1", folder / "1")
     shutil.copytree(out / "1", folder / "2")
-    manifest = json.loads((folder / "2" / "ctrlab.json").read_text())
-    manifest["warm_up"][0][2][0] += change
-    (folder / "2" / "ctrlab.json").write_text(json.dumps(manifest).replace("NaN", "null"))
+
+    def changed(manifest):
+        manifest["warm_up"][0][2][0] = manifest["warm_up"][0][2][0] + change if change else None
+
+    seal(folder / "2", changed)
     with Processor(folder, poll_seconds=0) as processor:
         assert processor.info()["version"] == 1
         assert "as its exporter did" in processor.info()["refused"]["2"]
