@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -69,15 +70,29 @@ def explain(record: bytes, schema: Schema) -> str | None:
             found = np.array(feature.int64_list.value if whole else feature.float_list.value, np.int64 if whole else np.float32)
             if (at := values.first_bad(found, column)) is not None:
                 return f"column {column.name!r} must {values.rule(column)}; received {found[at]}."
-        elif not isinstance(column, Categorical) and b"" in features[column.name].bytes_list.value:
-            return f"column {column.name!r} {NO_EMPTY_WORDS}; it has one: leave it out."
+        elif not isinstance(column, Categorical):
+            words = features[column.name].bytes_list.value
+            if b"" in words:
+                return f"column {column.name!r} {NO_EMPTY_WORDS}; it has one: leave it out."
+            if torn := [word.decode(errors="replace") for word in words if column.separator.encode() in word]:
+                cure = "read ragged lists, or give the column another separator="
+                return f"column {column.name!r} {_no_separator(column)}; received {torn[0]!r}: {cure}."
     return None
+
+
+def _no_separator(column: Column) -> str:
+    return f"must have no {column.separator!r}, its separator, in words that are joined to a text"
 
 
 def _text(column: Column, ragged: tf.RaggedTensor) -> tf.Tensor:
     """Joins entries [B, (L)] into text, string [B]. Arrow formats the numbers, as in the CSV files."""
     if ragged.dtype == tf.string:
-        return tf.strings.reduce_join(ragged, axis=1, separator=column.separator)
+        words = tf.strings.reduce_join(ragged.flat_values, separator="\n")  # one text: to look at each word takes twice as long
+        torn = tf.strings.regex_full_match(words, rf"\C*{re.escape(column.separator)}\C*")
+        with tf.control_dependencies(
+            [tf.raw_ops.Assert(condition=~torn, data=[f"Column {column.name!r} {_no_separator(column)}."])]
+        ):
+            return tf.strings.reduce_join(ragged, axis=1, separator=column.separator)
 
     def joined(splits, values):
         entries = pa.ListArray.from_arrays(splits.astype("int32"), values)

@@ -171,3 +171,20 @@ def test_a_column_that_is_there_twice(tmp_path):
         lambda: data.write(tmp_path / "rows.parquet", schema, tmp_path / "other.parquet"),
     ):
         assert "'x' more than once" in said_once(use)
+
+
+@pytest.mark.parametrize("format", ["tfrecord", "tfrecord.gz", "parquet"])
+def test_a_word_with_the_separator_in_it_is_one_word_or_refused(tmp_path, format):
+    """Programs of others write such lists; a text of them would have two words."""
+    schema, words = (Schema("own", (Label("click"), MultiHot("tags", separator=sign))) for sign in (";", "|"))
+    data.write({"click": [0, 1], "tags": [["a"], ["b", "c;d"]]}, words, tmp_path / "rows", format, progress=False)
+    for lists in ("text", "ragged"):
+
+        def read(lists=lists):
+            with data.explained():
+                return list(data.read(tmp_path / "rows", schema, batch_size=2, format=format, lists=lists))
+
+        if lists == "text" or format == "parquet":
+            assert "'tags' must have no ';', its separator" in (said := said_once(read)) and "'c;d'" in said
+        else:
+            assert read()[0][0]["tags"].to_list() == [[b"a"], [b"b", b"c;d"]]
