@@ -72,7 +72,7 @@ class Encoder:
 
     @part("input")
     def numbers(self, features: Mapping[str, tf.Tensor], checked: bool = True) -> sharing.Matrix | None:
-        """float32 [B, numeric columns + numeric lists], or None if the schema has no numbers.
+        """float32 [B, numeric columns + numeric lists], clipped; None if the schema has no numbers.
 
         Args:
             checked: refuse numbers that are not finite. A training step refuses their loss or gradient, and changes nothing.
@@ -85,7 +85,8 @@ class Encoder:
         for run, users in sharing.runs(self.number_columns, features):
             values = raw.taken(run, features)
             numbers = self._numbers(run, values)
-            runs.append(sharing.wrapped(raw.finite(run, values, numbers) if checked else numbers, users))
+            numbers = raw.finite(run, values, numbers) if checked else numbers
+            runs.append(sharing.wrapped(raw.clipped(run, numbers, checked), users))
         return sharing.side_by_side(*runs)
 
     def stage(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor | tf.RaggedTensor]:

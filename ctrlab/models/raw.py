@@ -1,5 +1,6 @@
 """The raw features that a model takes. Their types are checked when a graph is made, at no cost to a step; their numbers in each
-call, because TensorFlow's own product with a ReLU makes 0 of NaN.
+call, because TensorFlow's own product with a ReLU makes 0 of NaN. For the same reason a number is clipped after its transform:
+one near the largest float32 would overflow inside the model.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import tensorflow as tf
 from ctrlab.errors import BadData
 from ctrlab.models import sharing
 from ctrlab.ops.references.raw import is_list
-from ctrlab.schema import Column, IdColumn
+from ctrlab.schema import Column, IdColumn, Numeric, NumericList
 
 Values = tf.Tensor | tf.RaggedTensor
 FINITE = "Numbers must be finite, and such as float32 holds"
 CURE = "fill what is missing with the column's default"
+LARGEST = 1e12
+"""A number has at most this size in a model, so its products with weights and with itself stay far below 3.4e38."""
 SHOWN = 8
 """The most columns that a sentence names."""
 
@@ -52,6 +55,22 @@ def finite(columns: Sequence[Column], values: Sequence[Values], numbers: tf.Tens
     check = tf.raw_ops.Assert(condition=good, data=[f"{FINITE}; one of {names} is not: {CURE}."])
     with tf.control_dependencies([check] if check is not None else []):
         return tf.identity(numbers)
+
+
+def clipped(columns: Sequence[Numeric | NumericList], numbers: tf.Tensor, checked: bool) -> tf.Tensor:
+    """`numbers` [B, C], those of `minmax` within [0, 1], all others within `LARGEST`. Without it one value far outside the range
+    that a model was trained on would alone make its answer 0 or 1.
+
+    Args:
+        checked: whether raw values are finite. Otherwise NaN and inf stay what they are.
+    """
+    transforms = [column.transform for column in columns]
+    if set(transforms) == {"log1p"}:  # at most 89
+        return numbers
+    low = tf.constant([0.0 if transform == "minmax" else -LARGEST for transform in transforms])
+    high = tf.constant([1.0 if transform == "minmax" else LARGEST for transform in transforms])
+    found = tf.clip_by_value(numbers, low, high)
+    return found if checked else tf.where(tf.math.is_finite(numbers), found, numbers)
 
 
 def _values(column: Column, values) -> Values:
