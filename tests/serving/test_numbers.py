@@ -10,6 +10,7 @@ from wire_requests import by_columns, infer_json, infer_request, message
 
 from ctrlab import models, serving, training
 from ctrlab.errors import CtrlabError
+from ctrlab.models import raw
 from ctrlab.schema import Categorical, Label, Numeric, NumericList, Schema
 from ctrlab.serving import warm_up, wire
 from ctrlab.serving.own import subject
@@ -21,6 +22,7 @@ SCHEMA = Schema(
         Label("clicked"),
         Numeric("age"),
         Numeric("spent", transform="log1p", low=-1.0),
+        Numeric("share", transform="minmax", low=-2.0, high=10.0),
         NumericList("prices"),
         Categorical("city", buckets=50),
         Categorical("shelf", encoding="identity", buckets=9),
@@ -31,6 +33,7 @@ ODD = [np.nan, np.inf, -np.inf]
 FEATURES = {
     "age": tf.constant([1.0, 2.0]),
     "spent": tf.constant([3.0, 4.0]),
+    "share": tf.constant([0.0, 9.0]),
     "prices": tf.ragged.constant([[1.0], [2.0, 3.0]], dtype=tf.float32),
     "city": tf.constant(["Rome", "Oslo"]),
     "shelf": tf.constant([1, 8], tf.int64),
@@ -194,3 +197,47 @@ def test_a_step_on_them_is_refused_and_changes_nothing():
             call()
     for weight, value in zip(model.trainable_weights, before):
         np.testing.assert_array_equal(weight, value)
+
+
+FAR = [("age", 3.4e38, raw.LARGEST), ("age", -3.4e38, -raw.LARGEST), ("share", 3.4e38, 10.0), ("share", -1e30, -2.0)]
+
+
+@pytest.mark.parametrize("name", ["wdl", "deepfm", "dlrm", "mmoe"])
+def test_a_number_far_outside_of_its_range_counts_as_the_range_s_end(name):
+    """Else it would overflow in the model, and ReLU would make 0 of it; or its answer would be 0 or 1 whatever else is known."""
+    model = models.build(name, SCHEMA, "stock")
+
+    def logits(**changed):
+        return model(FEATURES | {column: tf.constant([1.0, value]) for column, value in changed.items()}, training=False).numpy()
+
+    for column, far, end in FAR:
+        found = logits(**{column: far})
+        np.testing.assert_array_equal(found, logits(**{column: end}))
+        assert np.isfinite(found).all()
+    sums = tf.ragged.constant([[1.0], [3e38, 3e38]], dtype=tf.float32)
+    assert np.isfinite(model(FEATURES | {"prices": sums}, training=False)).all()
+
+
+def test_a_far_number_gets_one_answer_over_every_protocol(version):
+    processor, signature, tensors = version
+    for column, far, end in [each for each in FAR if each[0] in tensors]:  # an own model has its own ranges
+        right = signature(**tensors | {column: with_odd(tensors[column], end)})["probabilities"]
+        wide = tensors | {column: with_odd(tensors[column], far)}
+        np.testing.assert_array_equal(signature(**wide)["probabilities"], right)
+        found = json.loads(processor.process(by_columns(wide), "json").data)["outputs"]
+        np.testing.assert_allclose(np.float32(found), right, rtol=0, atol=1e-6)
+
+
+def test_an_answer_that_is_not_finite_is_refused_over_every_protocol(tmp_path):
+    given = keras.Input((), name="x")
+    serving.export_model(keras.Model(given, 1.0 / given), tmp_path / "ctr")
+    with Processor(tmp_path / "ctr", poll_seconds=0) as processor:
+        for x, good in ([1.0, 2.0], True), ([1.0, 0.0], False):
+            tensors = {"x": tf.constant(x)}
+            for format, body, header in [*ways(tensors), ("json", by_columns(tensors), -1)]:
+                if good:
+                    assert processor.process(body, format, header).data
+                    continue
+                with pytest.raises(Refused, match="finite numbers; probabilities of row 1 is none") as no:
+                    processor.process(body, format, header)
+                assert no.value.code == Code.INVALID
