@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import keras
 import tensorflow as tf
 
+from ctrlab import masks
 from ctrlab.data import explained
 from ctrlab.models import given, held
 from ctrlab.models import labels as rules
@@ -24,6 +25,7 @@ class Fitted:
     _forward: held.Held | None = None
 
     def __call__(self, *args, **kwargs):
+        masks.require_features(args[0] if args else None)
         if self._forward is None:
             return super().__call__(*args, **kwargs)
         return self._forward.call(self, super().__call__, *args, **kwargs)
@@ -75,7 +77,15 @@ class Fitted:
     @functools.wraps(keras.Model.predict_on_batch)
     def predict_on_batch(self, *args, **kwargs):
         with explained(), one_sentence():
-            return super().predict_on_batch(*args, **kwargs)
+            return super().predict_on_batch(**given.checked(keras.Model.predict_on_batch, self, args, kwargs))
+
+    @functools.wraps(keras.Model.train_on_batch)
+    def train_on_batch(self, *args, **kwargs):
+        return super().train_on_batch(**given.checked(keras.Model.train_on_batch, self, args, kwargs))
+
+    @functools.wraps(keras.Model.test_on_batch)
+    def test_on_batch(self, *args, **kwargs):
+        return super().test_on_batch(**given.checked(keras.Model.test_on_batch, self, args, kwargs))
 
     def make_train_function(self, force=False):
         self._build_for_steps()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from ctrlab import masks
 from ctrlab.data import explained
 from ctrlab.embedding.options import require_whole
 from ctrlab.errors import BadData
@@ -19,16 +20,19 @@ from ctrlab.models import labels as rules
 BATCHES = (tf.data.Dataset, tf.distribute.DistributedDataset, keras.utils.PyDataset, Iterator)
 PARTS = ("x", "y", "sample_weight")
 FORMS = "(features, labels) or (features, labels, weights), with the features in a dict by their names"
-LEAST = {"batch_size": 1, "epochs": 0, "steps": 1, "steps_per_epoch": 1, "validation_batch_size": 1, "validation_steps": 1}
+OF_ROWS = ("batch_size", "steps", "steps_per_epoch", "validation_batch_size", "validation_steps")
+LEAST = dict.fromkeys(OF_ROWS, 1) | {"epochs": 0, "initial_epoch": 0}
 """Whole numbers among the arguments, and the least that each may be."""
 
 
 def checked(method: Callable, model, args: tuple, kwargs: dict) -> dict:
-    """The arguments of a call of one of Keras's methods by name, checked. Lists, Series and tables of labels become arrays.
+    """The arguments of a call of one of Keras's methods by name, checked. Lists, Series and tables of labels become arrays, and
+    the class weights of batches their rows' weights.
 
     Raises:
         BadData: features are neither batches nor a dict; arrays, labels and weights differ in their number of rows, or have none;
-            weights or labels are none, or stand beside batches. CtrlabError: a number, such as of epochs, is none.
+            weights or labels are none, or stand beside batches; a value is masked. CtrlabError: a number, such as of epochs, is
+            none.
     """
     bound = inspect.signature(method).bind(model, *args, **kwargs)
     given = dict(bound.arguments) | bound.arguments.get("kwargs", {})
@@ -36,11 +40,19 @@ def checked(method: Callable, model, args: tuple, kwargs: dict) -> dict:
     for name in LEAST.keys() & given.keys():
         if given[name] is not None:
             require_whole(f"`{name}`", given[name], LEAST[name], 31)
-    given |= _rows(model, method.__name__, given)
-    if given.get("class_weight") is not None:
+    classes = given.get("class_weight")
+    if classes is not None:
         _require_class_weights(given, model)
+    given |= _rows(model, method.__name__, given, classes)
+    if classes is not None and isinstance(given["x"], BATCHES):
+        given["class_weight"] = None  # each batch has its rows' weights
     if split := given.get("validation_split"):
         _require_split(split, given["x"])
+    _require_validation_epochs(given.get("validation_freq", 1))
+    callbacks = given.get("callbacks")
+    for each in callbacks if isinstance(callbacks, list | tuple) else [callbacks]:
+        if not isinstance(each, keras.callbacks.Callback | None):
+            raise BadData(f"`callbacks` is one of Keras's callbacks, or a list of them; received {each!r:.100}.")
     validation = given.get("validation_data")
     if validation is not None:
         several = isinstance(validation, tuple | list)
@@ -66,29 +78,31 @@ def batch(data) -> tuple:
     return (*parts, None, None)[:3]
 
 
-def _rows(model, where: str, given: dict) -> dict:
-    """The features, labels and weights among the arguments, as arrays of as many rows; batches are unchanged."""
+def _rows(model, where: str, given: dict, classes: Mapping | None = None) -> dict:
+    """The features, labels and weights among the arguments, as arrays of as many rows; or checked batches, which have the weights
+    of their rows' `classes`.
+    """
     x = given.get("x")
     of_rows = {name: given[name] for name in PARTS[1:] if given.get(name) is not None}
-    if isinstance(x, BATCHES):
+    of_batch = where.endswith("_on_batch")
+    if isinstance(x, BATCHES) and not of_batch:
         if of_rows:
             raise BadData(f"Batches hold labels and weights; `{where}` has {', '.join(of_rows)} beside them: put them into each.")
-        if isinstance(x, tf.data.Dataset) and x.cardinality() == 0:
-            raise _nothing(where)
-        if isinstance(x, keras.utils.PyDataset):
-            batch(x[0])  # Keras takes some, too, before it begins
-        return {"x": _generated(model, where, x)} if isinstance(x, Iterator) else {}
+        return {"x": _batches(model, where, x, classes)}
     if not isinstance(x, Mapping):
         cure = "give the table to `ctrlab.training.score`"
-        if where != "predict":
+        if not where.startswith("predict"):
             cure = "write a table with `ctrlab.data.write`, and give what `ctrlab.data.read` gives for that file"
-        raise BadData(
-            f"`{where}` takes batches, or a dict of arrays by the features' names; received {type(x).__name__}: {cure}."
-        )
+        takes = "a dict" if of_batch else "batches, or a dict"
+        raise BadData(f"`{where}` takes {takes} of arrays by the features' names; received {type(x).__name__}: {cure}.")
+    masks.require_features(x)
     arrays = {name: _feature(name, values) for name, values in x.items()}
     _require_one_index(where, {**x, **of_rows})
     if "y" in of_rows:
         of_rows["y"] = rules.shaped(_array(of_rows["y"]), model.tasks).numpy()
+        if classes is not None:
+            with explained():
+                rules.by_class(of_rows["y"], classes)
     if "sample_weight" in of_rows:
         with explained():
             of_rows["sample_weight"] = rules.weights(_array(of_rows["sample_weight"])).numpy()
@@ -101,20 +115,98 @@ def _rows(model, where: str, given: dict) -> dict:
     return {"x": arrays} | of_rows
 
 
-def _generated(model, where: str, batches: Iterator) -> Iterator[tuple]:
-    """The batches of a generator in the form that Keras takes, checked as arrays are."""
-    names = None
-    for each in batches:
+def _batches(model, where: str, x, classes: Mapping | None):
+    """Batches in the form that Keras takes. Those of a generator or a PyDataset are checked as arrays are."""
+    if isinstance(x, tf.data.Dataset):
+        if x.cardinality() == 0:
+            raise _nothing(where)
+        return x if classes is None else _weighted(x, model, classes)
+    if isinstance(x, tf.distribute.DistributedDataset):
+        if classes is not None:
+            raise BadData("`class_weight` is for batches that are not distributed: give each row its `sample_weight`.")
+        return x
+    check = _Alike(model, where, classes)
+    return _generated(check, x) if isinstance(x, Iterator) else _Sequenced(check, x)
+
+
+def _weighted(batches: tf.data.Dataset, model, classes: Mapping) -> tf.data.Dataset:
+    """The batches with the weights of their rows' classes."""
+    _, labels, weights = batch(batches.element_spec)
+    _require_one_weight(weights)
+    if labels is None:
+        rules.shaped(labels, model.tasks)  # refuses it
+
+    @tf.autograph.experimental.do_not_convert
+    def with_weights(features, labels):
+        labels = rules.shaped(labels, model.tasks)
+        return features, labels, rules.by_class(labels, classes)
+
+    return batches.map(with_weights)
+
+
+class _Alike:
+    """Checks batches of Python, one after the other, as arrays are; all have the form of the first."""
+
+    def __init__(self, model, where: str, classes: Mapping | None):
+        self._model, self.where, self._classes, self._first = model, where, classes, None
+
+    def __call__(self, each) -> tuple:
         parts = {name: part for name, part in zip(PARTS, batch(each)) if part is not None}
-        names = names or {*parts["x"]}
-        if {*parts["x"]} != names:
-            found, first = (", ".join(sorted(map(str, of))) for of in (parts["x"], names))
+        made = parts | _rows(self._model, self.where, parts, self._classes)
+        kinds = {str(name): _kind(values) for name, values in made["x"].items()} | {name: "" for name in made if name != "x"}
+        self._first = self._first or kinds
+        first = self._first
+        # Whole numbers become fractions where the first batch has these.
+        if {*kinds} != {*first} or not all(first[name] in (kind, kind.replace("whole ", "")) for name, kind in kinds.items()):
+            said, wanted = (", ".join(sorted(f"{name}{kind}" for name, kind in of.items())) for of in (kinds, first))
             raise BadData(
-                f"Batches for `{where}` have the same features; the first has {first}, another {found}: make them alike."
+                f"Batches for `{self.where}` have the same features, of the same kinds; the first has {wanted}, another {said}: "
+                "make them alike."
             )
-        yield tuple((parts | _rows(model, where, parts)).values())
-    if names is None:
-        raise _nothing(where)
+        if self._classes is not None:
+            _require_one_weight(made.get("sample_weight"))
+            made["sample_weight"] = rules.by_class(rules.shaped(made.get("y"), self._model.tasks), self._classes).numpy()
+        return tuple(made.values())
+
+
+def _kind(values) -> str:
+    """What a feature holds, in words."""
+    text = values.dtype == tf.string
+    kind = "text" if text else "numbers" if tf.as_dtype(values.dtype).is_floating else "whole numbers"
+    return f" of {'lists of ' * isinstance(values, tf.RaggedTensor)}{kind}"
+
+
+def _generated(check: _Alike, batches: Iterator) -> Iterator[tuple]:
+    """The batches of a generator, checked."""
+    each = None
+    for each in batches:
+        yield check(each)
+    if each is None:
+        raise _nothing(check.where)
+
+
+class _Sequenced(keras.utils.PyDataset):
+    """The batches of a PyDataset, checked; in threads, because what the check needs of TensorFlow works in no forked process."""
+
+    def __init__(self, check: _Alike, batches: keras.utils.PyDataset):
+        super().__init__(batches.workers, False, batches.max_queue_size)
+        self._check, self._batches = check, batches
+        if self.num_batches == 0:
+            raise _nothing(check.where)
+        self[0]
+
+    def __getitem__(self, place):
+        return self._check(self._batches[place])
+
+    @property
+    def num_batches(self):
+        return self._batches.num_batches
+
+    def on_epoch_begin(self):
+        self._batches.on_epoch_begin()
+
+    def on_epoch_end(self):
+        self._batches.on_epoch_end()
 
 
 def _nothing(where: str) -> BadData:
@@ -147,8 +239,8 @@ def _converted(values) -> tf.Tensor | tf.RaggedTensor | np.ndarray:
 
 
 def _array(values):
-    """Labels and weights: tensors as they are, anything else as an array."""
-    return values if tf.is_tensor(values) else np.asarray(values)
+    """Labels and weights: tensors as they are, anything else as an array. Their rules refuse one that is masked."""
+    return values if tf.is_tensor(values) or isinstance(values, np.ma.MaskedArray) else np.asarray(values)
 
 
 def _require_one_index(where: str, given: dict) -> None:
@@ -163,7 +255,7 @@ def _require_one_index(where: str, given: dict) -> None:
 
 
 def _require_class_weights(given: dict, model) -> None:
-    weights, tasks, y = given["class_weight"], model.tasks, given.get("y")
+    weights, tasks = given["class_weight"], model.tasks
     if len(tasks) > 1:
         raise BadData(f"`class_weight` is for one task; the tasks are {', '.join(tasks)}: give each row its `sample_weight`.")
     good = isinstance(weights, Mapping) and all(key in (0, 1) for key in weights)
@@ -171,10 +263,12 @@ def _require_class_weights(given: dict, model) -> None:
         raise BadData(
             f"`class_weight` is a dict of finite weights that are not negative, {{0: 1.0, 1: 5.0}}; received {weights!r:.100}."
         )
-    if given.get("sample_weight") is not None:
+    _require_one_weight(given.get("sample_weight"))
+
+
+def _require_one_weight(weights) -> None:
+    if weights is not None:
         raise BadData("Weights are by class or by row; received `class_weight` and `sample_weight`: multiply them, row by row.")
-    if model.schema[tasks[0]].soft if y is None else not np.isin(y, (0, 1)).all():  # Keras takes a share for class 0
-        raise BadData(f"`class_weight` is for labels 0 and 1; those of {tasks[0]} are shares: give each row its `sample_weight`.")
 
 
 def _require_split(split, x) -> None:
@@ -182,3 +276,16 @@ def _require_split(split, x) -> None:
         raise BadData("`validation_split` takes rows from arrays; received batches: give others as `validation_data`.")
     if not (isinstance(split, numbers.Real) and 0 < split < 1):
         raise BadData(f"`validation_split` is a share of the rows, in [0, 1); received {split!r:.100}.")
+    rows = int(next(iter(x.values())).shape[0])
+    if not 0 < math.floor(rows * (1 - split)) < rows:
+        raise BadData(f"`validation_split` leaves each side a row at least; received {split!r} for {rows} rows: give more rows.")
+
+
+def _require_validation_epochs(epochs) -> None:
+    several = isinstance(epochs, Collection) and not isinstance(epochs, str)
+    for each in epochs if several and epochs else [epochs]:
+        if not isinstance(each, numbers.Integral) or isinstance(each, bool) or each < 1:
+            raise BadData(
+                "`validation_freq` is after how many epochs, at least 1, a validation comes, or a list of epochs from 1 on; "
+                f"received {epochs!r:.100}."
+            )

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from ctrlab import whole_batch
+from ctrlab import masks, whole_batch
 from ctrlab.errors import BadData
 
 
@@ -21,6 +21,7 @@ def shaped(labels, tasks: Sequence[str]) -> tf.Tensor:
     """
     wanted = "[B] or [B, 1]" if len(tasks) == 1 else f"[B, {len(tasks)}]"
     rule = f"Labels must be numbers {wanted}, a column for each of the tasks {', '.join(tasks)}"
+    masks.require_values("labels", labels)
     try:
         labels = tf.convert_to_tensor(labels)
     except (TypeError, ValueError):
@@ -66,6 +67,7 @@ def weights(given, labels: tf.Tensor | None = None) -> tf.Tensor:
             known when the step runs.
     """
     rule = "Sample weights must be finite numbers [B], not negative, one for each row; nothing was changed; received"
+    masks.require_values("sample weights", given)
     try:
         found = tf.convert_to_tensor(given)
     except (TypeError, ValueError):
@@ -83,6 +85,20 @@ def weights(given, labels: tf.Tensor | None = None) -> tf.Tensor:
     ]
     with tf.control_dependencies([check for check in checks if check is not None]):
         return tf.reshape(found, [-1])
+
+
+def by_class(labels, classes: Mapping[int, float]) -> tf.Tensor:
+    """The weight of each row by the class of its label, [B, 1]: float32 [B]; that of a class without one is 1.
+
+    Raises:
+        InvalidArgumentError: a label is a share.
+    """
+    labels = tf.cast(labels, tf.float32)[:, 0]  # [B]
+    shares = tf.boolean_mask(labels, (labels > 0) & (labels < 1))
+    said = "`class_weight` is for labels 0 and 1, and shares have no class; give each row its `sample_weight`; received labels"
+    check = tf.raw_ops.Assert(condition=tf.equal(tf.size(shares), 0), data=[said, shares[:3]])
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.where(labels == 1, *(tf.constant(float(classes.get(which, 1.0))) for which in (1, 0)))
 
 
 def _equal(shape: tf.Tensor, other: tf.Tensor) -> tf.Tensor:

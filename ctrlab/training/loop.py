@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ctrlab import masks
 from ctrlab.data import explained
 from ctrlab.embedding.options import require_whole
 from ctrlab.errors import BadData
@@ -175,6 +176,8 @@ def _pair(batch) -> tuple:
         raise BadData(
             f"A batch must be a pair (features, labels); received {received}: give `read` of files, or a list of such pairs."
         )
+    masks.require_features(batch[0])
+    masks.require_values("labels", batch[1])
     return tuple(batch)
 
 

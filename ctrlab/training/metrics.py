@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 import sklearn.metrics
 
+from ctrlab import masks
 from ctrlab.errors import BadData
 
 
@@ -53,6 +54,8 @@ def log_loss(p: np.ndarray, y: np.ndarray) -> float:
 
 
 def _checked(p, y) -> tuple[np.ndarray, np.ndarray]:
+    for what, values in ("predictions", p), ("labels", y):
+        masks.require_values(what, values)
     p, y = np.asarray(p), np.asarray(y)
     if p.ndim != 1 or p.shape != y.shape or {p.dtype.kind, y.dtype.kind} - set("biuf"):
         received = " and ".join(f"{each.dtype.name} {[*each.shape]}" for each in (p, y))

@@ -8,9 +8,10 @@ import pytest
 import tensorflow as tf
 
 import ctrlab
+from ctrlab import training
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.schema import Categorical, Label, MultiHot, Numeric, Schema
-from ctrlab.training import compile_model
+from ctrlab.training import compile_model, metrics
 
 SCHEMA = Schema("own", (Categorical("user", buckets=50), Numeric("age"), Label("click")))
 ROWS = 8
@@ -116,6 +117,38 @@ def test_class_weights_of_one_task(model):
     )
 
 
+CLASSES = {
+    "arrays": lambda model, x, y, **given: model.fit(x, y, shuffle=False, verbose=0, **given),
+    "a Dataset": lambda model, *batch, **given: model.fit(tf.data.Dataset.from_tensors(batch), verbose=0, **given),
+    "a generator": lambda model, *batch, **given: model.fit(iter([batch]), verbose=0, **given),
+    "a PyDataset": lambda model, *batch, **given: model.fit(Sequenced(batch), verbose=0, **given),
+    "a batch": lambda model, *batch, **given: model.train_on_batch(*batch, **given),
+}
+
+
+def one_step(how, labels, **given):
+    model = compile_model(ctrlab.build("wdl", SCHEMA, size="small"))
+    CLASSES[how](model, X, labels, **given)
+    return model.get_weights()
+
+
+@pytest.fixture(scope="module")
+def weighted():
+    return one_step("arrays", Y, sample_weight=np.where(Y, 3.0, 1.0))
+
+
+@pytest.mark.parametrize("how", CLASSES)
+def test_class_weights_are_those_of_the_rows_wherever_they_are_given(model, weighted, how):
+    for ours, theirs in zip(one_step(how, Y[:, None].astype(np.float32), class_weight={1: 3.0}), weighted, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with_shares = "for labels 0 and 1, and shares have no class; give each row its `sample_weight`; received labels 0.5"
+    refused(lambda: CLASSES[how](model, X, Y * 0.5, class_weight={1: 3.0}), with_shares)
+    refused(lambda: CLASSES[how](model, X, Y, class_weight={2: 3.0}), "`class_weight` is a dict")
+    if how not in ("arrays", "a batch"):
+        refused(lambda: CLASSES[how](model, X, Y, ONES, class_weight={1: 3.0}), "by class or by row")
+        refused(lambda: CLASSES[how](model, X, class_weight={1: 3.0}), "Labels must be numbers .*received NoneType")
+
+
 FIRST = {
     "labels of another number": (X, Y[:5]),
     "labels of text": (X, Y.astype(str)),
@@ -147,17 +180,17 @@ def test_a_model_whose_first_batch_was_refused_trains_as_if_it_had_not_been(want
 
 
 class Sequenced(keras.utils.PyDataset):
-    """One batch."""
+    """Batches by their numbers."""
 
-    def __init__(self, batch):
-        super().__init__()
-        self.batch = batch
+    def __init__(self, *batches, **options):
+        super().__init__(**options)
+        self.batches = batches
 
     def __len__(self):
-        return 1
+        return len(self.batches)
 
     def __getitem__(self, place):
-        return self.batch
+        return self.batches[place]
 
 
 FORMS = r"A batch is \(features, labels\) or .*; received"
@@ -188,22 +221,51 @@ def test_batches_that_are_refused(model, how, name):
     refused(lambda: model.evaluate(HOW[how](batch), verbose=0), said)
 
 
-def test_a_later_batch_of_a_generator_is_refused(model):
-    for bad, said in (({"user": X["user"]}, Y), "the same features"), ((X, Y + 2), "Labels must be numbers from 0 to 1"):
-        refused(lambda bad=bad: model.fit(iter([(X, Y)] * 4 + [bad]), verbose=0), said)
-        refused(lambda bad=bad: fit(model, validation_data=iter([(X, Y)] * 4 + [bad])), said)
-    assert model.predict(iter([X, X]), verbose=0).shape == (2 * ROWS, 1)
-    for nothing in (iter(()), tf.data.Dataset.from_tensors((X, Y)).take(0)):
+LATER_REFUSED = {
+    "a feature less": (({"user": X["user"]}, Y), "the same features, .*; the first has age of numbers, .* another user of text"),
+    "text for a number": ((X | {"age": X["user"]}, Y), "the same features, of the same kinds.*another age of text"),
+    "lists": ((X | {"age": tf.ragged.constant([[1.0]] * ROWS)}, Y), "another age of lists of numbers"),
+    "weights": ((X, Y, ONES), "another age of numbers, sample_weight, user of text, y: make them alike"),
+    "a matrix": ((np.zeros((ROWS, 2)), Y), "A batch is"),
+    "nothing": (None, "A batch is .*; received NoneType"),
+    "labels above 1": ((X, Y + 2), "Labels must be numbers from 0 to 1"),
+}
+
+
+@pytest.mark.parametrize("sequenced", [Sequenced, lambda *batches: Sequenced(*batches, workers=2), lambda *b: iter(b)])
+@pytest.mark.parametrize(("bad", "said"), LATER_REFUSED.values(), ids=LATER_REFUSED)
+def test_a_later_batch_is_refused(model, sequenced, bad, said):
+    refused(lambda: model.fit(sequenced(*[(X, Y)] * 4, bad), shuffle=False, verbose=0), said)
+    refused(lambda: fit(model, validation_data=sequenced((X, Y), bad)), said)
+
+
+def test_batches_of_python_may_have_lists_and_whole_numbers(model):
+    whole = {"user": [*"ab"], "age": [1, 2]}
+    for sequenced in (Sequenced, lambda *batches: iter(batches)):
+        assert np.isfinite(model.fit(sequenced((X, Y), (whole, [0, 1])), shuffle=False, verbose=0).history["loss"]).all()
+        assert model.predict(sequenced(X, whole), verbose=0).shape == (ROWS + 2, 1)
+
+
+def test_at_least_one_batch(model):
+    for nothing in (iter(()), tf.data.Dataset.from_tensors((X, Y)).take(0), Sequenced()):
         refused(lambda nothing=nothing: model.fit(nothing, verbose=0), "at least one batch")
 
 
 ARGUMENTS_REFUSED = {
     "labels beside batches": ({"x": tf.data.Dataset.from_tensors((X, Y)), "y": Y}, "y beside them"),
     "both weights": ({"class_weight": {1: 2.0}, "sample_weight": ONES}, "by class or by row"),
-    "class weights of shares": ({"y": Y * 0.5, "class_weight": {1: 2.0}}, "are shares: give each row"),
+    "class weights of shares": ({"y": Y * 0.5, "class_weight": {1: 2.0}}, "shares have no class; give each row"),
     "features alone for validation": ({"validation_data": X}, "`validation_data` is batches"),
     "four parts for validation": ({"validation_data": (X, Y, ONES, ONES)}, "received 4 parts"),
     "more than all rows": ({"validation_split": 1.5}, "share of the rows"),
+    "all rows but none": ({"validation_split": 0.99}, "leaves each side a row at least; received 0.99 for 8 rows"),
+    "a validation after no epoch": ({"validation_freq": 0}, "`validation_freq` is after how many epochs.*; received 0"),
+    "validations after no epochs": ({"validation_freq": [2, 0]}, r"`validation_freq` is .*; received \[2, 0\]"),
+    "an epoch in text": ({"initial_epoch": "1"}, "`initial_epoch` must be a whole number"),
+    "a callback in text": (
+        {"callbacks": ["stop"]},
+        "`callbacks` is one of Keras's callbacks, .*; received 'stop'",
+    ),
     "no batch size": ({"batch_size": 0}, "`batch_size` must be a whole number"),
     "epochs in text": ({"epochs": "2"}, "`epochs` must be a whole number"),
     "a missing word": ({"x": X | {"user": ["u", None] * 4}}, "'user' has others"),
@@ -226,3 +288,34 @@ def test_lists_of_lists_are_ragged_whatever_their_lengths(tags):
     lists = compile_model(ctrlab.build("wdl", schema, size="small"))
     ragged = tf.ragged.constant([*tags])
     np.testing.assert_array_equal(lists.predict({"tags": tags}, verbose=0), lists.predict({"tags": ragged}, verbose=0))
+
+
+MASKED = np.ma.masked_array(np.arange(ROWS, dtype=np.float32), mask=[False, True] * (ROWS // 2))
+AGE, LABELS, WEIGHTED = X | {"age": MASKED}, np.ma.masked_array(Y, MASKED.mask), np.ma.masked_array(ONES, MASKED.mask)
+MASKS = {
+    "fit": (lambda model: fit(model, AGE), "feature 'age'"),
+    "fit, labels": (lambda model: fit(model, y=LABELS), "labels"),
+    "fit, weights": (lambda model: fit(model, sample_weight=WEIGHTED), "sample weights"),
+    "fit, validation": (lambda model: fit(model, validation_data=(AGE, Y)), "feature 'age'"),
+    "a generator": (lambda model: model.fit(iter([(AGE, Y)]), verbose=0), "feature 'age'"),
+    "a PyDataset": (lambda model: model.fit(Sequenced((AGE, Y)), verbose=0), "feature 'age'"),
+    "evaluate": (lambda model: model.evaluate(X, LABELS, verbose=0), "labels"),
+    "predict": (lambda model: model.predict(AGE, verbose=0), "feature 'age'"),
+    "a batch": (lambda model: model.train_on_batch(AGE, Y), "feature 'age'"),
+    "a batch to predict": (lambda model: model.predict_on_batch(AGE), "feature 'age'"),
+    "a call": (lambda model: model(AGE), "feature 'age'"),
+    "train": (lambda model: training.train(model, training.make_optimizer(model), [(AGE, Y)]), "feature 'age'"),
+    "a metric": (lambda model: metrics.auc(ONES, LABELS), "labels"),
+}
+
+
+@pytest.mark.parametrize(("act", "what"), MASKS.values(), ids=MASKS)
+def test_masked_values_are_refused(model, act, what):
+    refused(lambda: act(model), f"Arrays have all their values; those of {what} have a masked one in row 1, counted from 0: ")
+
+
+def test_masked_values_of_tables_are_missing_and_masks_of_nothing_are_none(model):
+    whole, filled = np.ma.masked_array(MASKED.data), np.where(MASKED.mask, 0, MASKED.data)
+    assert np.isfinite(fit(model, X | {"age": whole}, np.ma.masked_array(Y)).history["loss"]).all()
+    scores = [training.score(model, {"user": FRAME["user"].tolist(), "age": age}) for age in (MASKED, filled)]
+    np.testing.assert_array_equal(*scores)
