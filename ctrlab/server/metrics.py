@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -30,7 +31,7 @@ class Metrics(Collector):
 
     def __init__(self, served: Mapping[str, ServedModel], inside: Callable[[], int], log: RequestLog | None = None):
         self._served, self._inside, self._log = served, inside, log
-        self._answered: dict[str, dict[int, None]] = {model: {} for model in served}  # versions, in order
+        self._answered: dict[str, dict[int, None]] = defaultdict(dict)  # versions, in order
         self._registry = CollectorRegistry()
 
         def latencies(name: str, says: str, *labels: str) -> Histogram:
@@ -52,7 +53,7 @@ class Metrics(Collector):
 
     def forget(self) -> None:
         """Ends the series of unloaded versions, but for the last `UNLOADED` of each model."""
-        for model, answered in self._answered.items():
+        for model, answered in list(self._answered.items()):
             unloaded = [version for version in list(answered) if version not in self._served[model].numbers]
             for version in unloaded[:-UNLOADED]:
                 self._whole.remove(model, version)
@@ -88,7 +89,7 @@ class Metrics(Collector):
             "version": ("The newest version that is served", lambda served, infos: list(infos)[-1]),
             "refused_versions": ("Versions that should be served and are not", lambda served, infos: len(served.refused())),
         }
-        found = {model: served.infos() for model, served in self._served.items()}
+        found = {model: served.infos() for model, served in list(self._served.items())}  # a model may come meanwhile
         for name, (says, value) in of_models.items():
             gauge = GaugeMetricFamily(f"ctrlab_{name}", says, labels=["model"])
             for model, infos in found.items():

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from ctrlab.server.cores import allocated, group, pool_of
 from ctrlab.server.logs import Once, Refusals
 from ctrlab.server.metrics import Metrics
 from ctrlab.server.request_log import RequestLog
-from ctrlab.server.served import ServedModel
+from ctrlab.server.served import ServedModel, files_in
 from ctrlab.serving.processor import ALL, Code, Format, Refused, Reply
 from ctrlab.serving.versions import ignored, versions
 
@@ -27,6 +28,8 @@ LOOK_SECONDS = 1.0
 """Seconds between two looks at labels and kept versions."""
 MEMBERS = 16
 """Threads per core with batching, because most threads then wait for their batch."""
+LONGEST_WAIT = 60.0
+"""The most seconds between two attempts to serve a model after an error of the moment."""
 LONGEST_LABEL = 101
 """Characters of an unknown label that a message shows; no valid label has more than 100."""
 
@@ -43,13 +46,18 @@ class Late(CtrlabError):
     """The client of the request no longer waits, so the request was not started."""
 
 
+def _absolute(folder: Path) -> Path:
+    """The folder's path from the root. Links stay in it, because whoever serves by a link may switch it."""
+    return Path(os.path.abspath(folder))
+
+
 def folders_in(folder: Path) -> dict[str, Path]:
-    """{name: folder} of a model, or of the models in a folder.
+    """{name: folder} of a model, or of the models in a folder. A link is followed whenever it is read, and names its model.
 
     Raises:
         CtrlabError: there is none.
     """
-    folder = Path(folder).resolve()
+    folder = _absolute(folder)
     if versions(folder):
         return {folder.name: folder}
     found = {place.name: place for place in sorted(folder.glob("*")) if place.is_dir() and versions(place)}
@@ -71,6 +79,41 @@ def _beside(folder: Path, models: dict[str, Path]) -> list[str]:
         else:
             found.append(" ".join([f"{place} has no version, and is not served.", *[*ignored(place).values()][:MOST_REASONS]]))
     return found
+
+
+@dataclass(frozen=True)
+class _Unserved:
+    """A model that can't be served. It is tried again when its files have changed; after an error of the moment, such as a full
+    disk, also after a while.
+
+    Attributes:
+        told: the reason, as it was logged.
+        files: the files of its folder before the attempt.
+        wait: seconds to the next attempt; None: only when its files have changed.
+        since: the time of the attempt, by `time.monotonic`.
+    """
+
+    told: Refused
+    place: Path
+    files: frozenset
+    wait: float | None
+    since: float
+
+    @classmethod
+    def after(cls, before: _Unserved | None, name: str, place: Path, files: frozenset, problem: Refused) -> _Unserved:
+        """The state after a further attempt. Its reason is logged if it is another one."""
+        cure = "export it again, or take its folder away"
+        told = Refused(problem.code, f"Model {name} is not served: {str(problem).rstrip('.')}; {cure}.")
+        if before is None or str(before.told) != str(told):
+            log.warning("%s", told)
+        last = before.wait if before and before.wait else LOOK_SECONDS / 2
+        wait = min(2 * last, LONGEST_WAIT) if problem.code == Code.UNAVAILABLE else None
+        return cls(told, place, files, wait, time.monotonic())
+
+    def is_due(self) -> bool:
+        """Whether it is time for the next attempt."""
+        waited = self.wait is not None and time.monotonic() - self.since >= self.wait
+        return waited or files_in(self.place) != self.files
 
 
 class _Line:
@@ -112,7 +155,7 @@ class Models:
         configuration: the configuration of each processor.
     Raises:
         CtrlabError: there is no model, or a number is too small. Refused: no model has a version that can be served. If some
-            have, these are served, and the log names the others.
+            have, these are served; the log names the others, and they are served as soon as they can be.
     """
 
     def __init__(
@@ -132,19 +175,20 @@ class Models:
                 f"A server has at least 1 thread and no fewer than 0 waiting; received {threads} and {most_waiting}."
             )
         folders = folders_in(folder)
-        self._root = None if Path(folder).resolve() in folders.values() else Path(folder).resolve()
+        self._root = None if _absolute(folder) in folders.values() else _absolute(folder)
         self._folders, self._once = folders, Once()
         cores = allocated(dedicated, folders) if dedicated else {}
         self.served: dict[str, ServedModel] = {}
+        self._unserved: dict[str, _Unserved] = {}
+        self._options = {
+            name: configuration | (group(pool_of(name, cores), cores[pool_of(name, cores)]) if cores else {}) | {"keep": keep}
+            for name in folders
+        }
         try:
-            for name, place in folders.items():
-                own = group(pool_of(name, cores), cores[pool_of(name, cores)]) if cores else {}
-                try:
-                    self.served[name] = ServedModel(place, name, keep=keep, **configuration | own)
-                except Refused as refused:
-                    broken = _broken(name, refused)
+            for name in folders:
+                self._open(name)
             if not self.served:
-                raise broken
+                raise self._unserved[name].told
         except BaseException:
             self._close()
             raise
@@ -152,7 +196,7 @@ class Models:
         self._refusals = Refusals()
         self.metrics = Metrics(self.served, lambda: self.inside, log)
         apart = configuration.get("group", {}).get("policy") == "by_model"
-        pools = {name: name if apart else pool_of(name, cores) for name in self.served}
+        pools = {name: name if apart else pool_of(name, cores) for name in folders}
         lines = {pool: _Line(len(cores.get(pool, ())) or threads, most_waiting) for pool in pools.values()}
         self._lines = {name: lines[pool] for name, pool in pools.items()}
         self.came = 0.0
@@ -258,22 +302,26 @@ class Models:
         while not self._ends.wait(LOOK_SECONDS):
             for served in self.served.values():
                 served.look()
+            for name, unserved in list(self._unserved.items()):
+                if unserved.is_due():
+                    self._open(name)
             self.metrics.forget()
             self._tell_beside()
             self._refusals.tell()
+
+    def _open(self, name: str) -> None:
+        """Serves a model, or logs why it can't be served and when it is tried again."""
+        place, before = self._folders[name], self._unserved.pop(name, None)
+        files = files_in(place)
+        try:
+            self.served[name] = ServedModel(place, name, **self._options[name])
+        except Refused as problem:
+            self._unserved[name] = _Unserved.after(before, name, place, files, problem)
 
     def _tell_beside(self) -> None:
         if self._root:
             with contextlib.suppress(OSError, CtrlabError):  # a look later it may be readable
                 self._once.tell(_beside(self._root, self._folders))
-
-
-def _broken(name: str, refused: Refused) -> Refused:
-    """Logs the reason why a model is not served, and returns it."""
-    cure = "export it again, or take its folder away, and start the server again"
-    told = Refused(refused.code, f"Model {name} is not served: {str(refused).rstrip('.')}; {cure}.")
-    log.warning("%s", told)
-    return told
 
 
 class State(NamedTuple):

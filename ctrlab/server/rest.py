@@ -122,7 +122,7 @@ class Rest(Application):
         return Answer(page, headers=((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),))
 
     async def _openapi(self, *_) -> Answer:
-        return of_json(openapi.document({name: served.info() for name, served in self.models.served.items()}))
+        return of_json(openapi.document({name: served.info() for name, served in list(self.models.served.items())}))
 
     async def _dashboard(self, *_) -> Answer:
         page = resources.files("ctrlab.server").joinpath("dashboard.html").read_bytes()

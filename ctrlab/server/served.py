@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _Pinned:
+    version: int
     processor: Processor
     users: int = 0
     retired: bool = False
@@ -80,6 +81,7 @@ class ServedModel:
         """Adopts the current labels and folders. Versions that can still be served stay served in any case."""
         try:
             given, there, self._ignored = read_labels(self.folder), versions(self.folder), ignored(self.folder)
+            there = [version for version in there if str(version) not in self._ignored]
         except CtrlabError as problem:
             self._unreadable.tell([f"{self.folder}: the versions of {self.name} stay as they are. {problem}"])
             return
@@ -102,6 +104,10 @@ class ServedModel:
             unused = [pinned.processor for pinned in retired if not pinned.users]
         for processor in unused:
             processor.close()
+        for version in sorted(pinned.version for pinned in retired):
+            if version != newest:
+                said = "it has no label, and is not one of the newest"
+                log.info("Version %d of %s is no longer served: %s", version, self.name, said, extra=self._about(version))
         self._tell_others(newest)
 
     @contextlib.contextmanager
@@ -177,6 +183,8 @@ class ServedModel:
         if info["gone"]:
             said = f"Version {version} of {self.name} serves on, but it is no longer in {self.folder}"
             return f"{said}: a server that starts now can't serve it. Put it back, or export another."
+        if info["stopped"]:
+            return f"Version {version} of {self.name} takes no more updates: {info['stopped']}"
         return info["refused"].get(str(version), "")
 
     def close(self) -> None:
@@ -190,7 +198,7 @@ class ServedModel:
         version, loads = info["version"], info["loads"]
         if (version, loads) != self._told:
             before, self._told = self._told[0], (version, loads)
-            about = {"extra": {"model": self.name, "version": version}}
+            about = {"extra": self._about(version)}
             if version > before:
                 log.info("Version %d of %s is served", version, self.name, **about)
             elif version < before:
@@ -200,8 +208,12 @@ class ServedModel:
         return version
 
     def _tell_changed(self, version: int) -> None:
-        about = {"model": self.name, "version": version}
-        log.warning("The files of version %d of %s changed: it is loaded anew, and served", version, self.name, extra=about)
+        said = "The files of version %d of %s changed: it is loaded anew, and served"
+        log.warning(said, version, self.name, extra=self._about(version))
+
+    def _about(self, version: int) -> dict:
+        """The fields of a log record."""
+        return {"model": self.name, "version": version}
 
     def _tell_others(self, newest: int) -> None:
         """Logs what is odd about the versions, and is not logged yet."""
@@ -222,11 +234,11 @@ class ServedModel:
         """Whether this version has a processor; makes one if possible."""
         if version in self._pinned:
             return True
-        before, files = self._refused.get(version), _files_in(self.folder / str(version))
+        before, files = self._refused.get(version), files_in(self.folder / str(version))
         if before and before.files == files and not before.passing:
             return False
         try:
-            pinned = _Pinned(Processor(self.folder, name=self.name, version=version, **self._configuration))
+            pinned = _Pinned(version, Processor(self.folder, name=self.name, version=version, **self._configuration))
         except Refused as refused:
             self._refused[version] = _NotServed(str(refused), files, refused.code == Code.UNAVAILABLE)
             return False
@@ -236,7 +248,9 @@ class ServedModel:
         return True
 
 
-def _files_in(folder: Path) -> frozenset:
+        if version != self._told[0]:
+            log.info("Version %d of %s is served beside the newest", version, self.name, extra=self._about(version))
+def files_in(folder: Path) -> frozenset:
     """The files of a folder, as they are now."""
     found = set()
     for path in folder.rglob("*"):

@@ -113,12 +113,13 @@ def delete_old(folder: Path, keep: int) -> None:
     for half in folder.glob(f"*{UPDATES}/.*-*"):
         half.unlink()
     made = [number for number in versions(folder) if updates_of(folder, number).is_dir()]
-    if len(made) <= keep:
+    whole = [number for number in made if (folder / str(number) / NAME).exists()]
+    if len(whole) <= keep:
         return
     with FolderLock(folder):
         with label_lock(folder).acquire(timeout=0):
             labelled = read_labels(folder).values()
-            for number in [number for number in made[:-keep] if number not in labelled]:
+            for number in [number for number in made if number < whole[-keep] and number not in labelled]:
                 hide(folder, number)
         sweep(folder)
 

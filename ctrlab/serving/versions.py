@@ -5,8 +5,9 @@ number is always complete, even after kills. Servers ignore all other names but 
 before version 1 appears (`ctrlab.serving.publishing`); `ignored` says why.
 
 A number is never used twice, because logs, labels and clients name a version by it. The file `LAST` holds the highest one that
-was ever given, so a deleted version's number does not come again. If the whole folder is wiped, numbers begin at 1 again; a
-publisher goes on above its own, and servers tell versions apart by their files.
+was ever given, so a deleted version's number does not come again; if that file was deleted, too, those of labels do not. If
+the whole folder is wiped, numbers begin at 1 again; a publisher goes on above its own, and servers tell versions apart by their
+files.
 """
 
 from __future__ import annotations
@@ -147,12 +148,14 @@ def sweep(folder: Path) -> None:
 
 
 def _last(folder: Path) -> int:
-    """The highest number that was given in a folder, as far as `LAST` knows; 0 if there is no such file."""
+    """The highest number that was given in a folder, as far as `LAST` knows; that of a label if there is no such file; or 0."""
+    from ctrlab.serving.version_labels import read_labels  # it imports this module
+
     path = folder / LAST
     try:
         text = path.read_bytes()[:100].decode(errors="replace").strip()
     except FileNotFoundError:
-        return 0
+        return max(read_labels(folder).values(), default=0)
     if not (NUMBER.fullmatch(text) and int(text) <= MOST):
         said = f"{path} holds the highest number that a version has had; it is {text[:40]!r}"
         raise BadData(f"{said}: write that number into it, or delete it if no version was deleted.")

@@ -105,7 +105,11 @@ def test_a_label_holds_a_deleted_version_and_that_is_said(follow, folder, export
     with served.use(label="stable") as processor:
         assert answers_as(processor, exported[1])
     set_label(folder, "stable", 2)
-    assert look() == [] and list(served.infos()) == [2, 3]
+    assert look() == [
+        "Version 2 of ctr is served beside the newest",
+        "Version 1 of ctr is no longer served: it has no label, and is not one of the newest",
+    ]
+    assert list(served.infos()) == [2, 3]
 
 
 def test_replaced_files_are_served_and_that_is_said(follow, folder, exported):

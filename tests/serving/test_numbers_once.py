@@ -14,9 +14,11 @@ from small_exports import BODY, ITEMS, bundled, export, put, stock
 
 from ctrlab.embedding import Embedding
 from ctrlab.errors import BadData, CtrlabError
+from ctrlab.serving.manifest import NAME
 from ctrlab.serving.processor import Processor
 from ctrlab.serving.publishing import Publisher
 from ctrlab.serving.publishing_folder import LOCKED, PublisherLock, delete_old, updates_of
+from ctrlab.serving.version_labels import FILE
 from ctrlab.serving.versions import LAST, MOST, ignored, new_version, versions
 from ctrlab.training import TouchedRows, train
 
@@ -45,10 +47,30 @@ def test_a_file_and_links_that_lead_nowhere_have_their_numbers(tmp_path):
     assert make(tmp_path) == 5 and versions(tmp_path) == [1, 5]
 
 
-def test_a_deletion_by_retention_uses_up_its_number(tmp_path):
-    for _ in range(3):
+def test_a_number_that_a_label_names_does_not_come_again(tmp_path):
+    """Also where the record of numbers was deleted together with the version."""
+    (tmp_path / FILE).write_text('{"stable": 3, "canary": 7}')
+    assert make(tmp_path) == 8
+    (tmp_path / LAST).unlink()
+    shutil.rmtree(tmp_path / "8")
+    assert make(tmp_path) == 8
+
+
+def test_retention_counts_whole_versions(tmp_path):
+    for n in range(1, 6):
         updates_of(tmp_path, make(tmp_path)).mkdir()
+        if n != 4:
+            (tmp_path / str(n) / NAME).touch()
+    delete_old(tmp_path, 2)
+    assert versions(tmp_path) == [3, 4, 5]
+
+
+def test_a_deletion_by_retention_uses_up_its_number(tmp_path):
+    for n in range(1, 4):
+        updates_of(tmp_path, make(tmp_path)).mkdir()
+        (tmp_path / str(n) / NAME).touch()
     delete_old(tmp_path, 1)
+    assert versions(tmp_path) == [3]
     shutil.rmtree(tmp_path / "3")
     assert make(tmp_path) == 4
 
