@@ -7,7 +7,8 @@ that these histories belong to (the target) are concatenated too. C is the width
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 
 import keras
 import tensorflow as tf
@@ -29,7 +30,7 @@ class Behaviour:
         negatives: for each history, events that did not happen; empty unless every history has them.
         profile: all other id columns.
     Raises:
-        CtrlabError: the schema has no history.
+        CtrlabError: the schema has no history, or two of one column.
     """
 
     def __init__(self, schema: Schema, model: str):
@@ -40,6 +41,12 @@ class Behaviour:
                 f"none. Models wdl, deepfm, dlrm and mmoe need no history."
             )
         self.targets = tuple(dict.fromkeys(s.of for s in self.histories))
+        for of in self.targets:
+            if len(same := [s.name for s in self.histories if s.of == of]) > 1:
+                raise CtrlabError(
+                    f"Model {model!r} needs one history of a column at most; schema {schema.name!r} has {' and '.join(same)} of "
+                    f"{of!r}: leave out `of` of all but one, and the model takes the mean of their events."
+                )
         negative = {s.negative_of: s for s in schema.sequences if s.negative_of}
         self.negatives = tuple(negative[s.name] for s in self.histories if s.name in negative)
         if len(self.negatives) != len(self.histories):
@@ -63,7 +70,8 @@ class Behaviour:
         rows = [histories, [s.name for s in self.negatives]] if self.negatives and self.negatives[0].name in ids else [histories]
         # In one lookup, the sum over a history reads rows that are still in a cache, and its gradient goes directly to the ids.
         summed = [histories] if embedding.at_once else []
-        outputs = embedding.lookup(ids, pooled=pooled, summed=summed, rows=rows, training=training)
+        with tf.control_dependencies(_of_equal_lengths(ids, itertools.chain(*rows))):
+            outputs = embedding.lookup(ids, pooled=pooled, summed=summed, rows=rows, training=training)
         *profile, target = outputs[: len(pooled)]
         total = outputs[len(pooled)] if summed else None
         flat = outputs[len(pooled) + len(summed) :]
@@ -71,6 +79,20 @@ class Behaviour:
         events = Events(sharing.bare(first).row_splits, flat=sharing.bare(flat[0]), total=sharing.bare(total))
         events = sharing.wrapped(events, first.users if isinstance(first, sharing.PerUser) else None)
         return profile, target, events, Events(ids[rows[1][0]].row_splits, flat=flat[1]) if len(rows) > 1 else None
+
+
+def _of_equal_lengths(ids, names: Iterable[str]) -> list[tf.Operation]:
+    """Checks that histories, and their negatives, have as many events in each row. The lookup finds it, too, without names."""
+    first, *others = names
+    splits, checks = sharing.bare(ids[first]).row_splits, []
+    for name in others:
+        good = tf.reduce_all(tf.equal(splits, sharing.bare(ids[name]).row_splits))
+        said = (
+            f"Lists that run side by side must be of equal length in each row; those of {first!r} and {name!r} differ: give each "
+            "event one entry in both, or leave out `of` of one."
+        )
+        checks.append(tf.raw_ops.Assert(condition=good, data=[said]))
+    return [check for check in checks if check is not None]
 
 
 def total(events: Histories) -> sharing.Matrix:
