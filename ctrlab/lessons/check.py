@@ -29,8 +29,10 @@ SECONDS = 120
 PATIENCE = 5
 """Further seconds after which the learner is told that an answer could not be ended."""
 STUCK = "is still running, perhaps inside one op, which nothing can interrupt: restart the kernel (Kernel, Restart Kernel)."
-FIRST_TRY = "work this case out by hand; hint 1 is below the check, and a second refusal says more"
-"""What the first refusal of an answer says in place of its next step."""
+FIRST_TRY = "hint 1 is below the check, and a second refusal says more"
+"""What the first refusal of an answer says in place of its next step, behind what one can do with this case."""
+FEW = 20
+"""The most numbers of an input that a refusal shows."""
 RUN_IT = "run it by hand on such an input and read the error"
 OURS = str(Path(__file__).parents[1]) + os.sep
 
@@ -49,29 +51,25 @@ class CheckFailed(AssertionError):
     """
 
     def __init__(
-        self,
-        rule: str,
-        *,
-        expected: object,
-        received: object,
-        wrong: str = "",
-        next_step: str = "",
-        cure: str = "",
-        index: object = None,
+        self, rule: str, *, expected: object, received: object, wrong: str = "", next_step: str = "", cure: str = "", index=None
     ):
         super().__init__(rule)
         holds, here, case = rule.partition("; here ")
         self.rule, self.expected, self.received, self.index = holds + "." * bool(here), expected, received, index
-        self.wrong = wrong or f"Received: {_in_short(received)}. Expected: {_in_short(expected)}{here}{case.rstrip('.')}."
-        self.next_step, self._try = cure or next_step, cure or FIRST_TRY
+        self.wrong = wrong or f"Received: {in_short(received)}. Expected: {in_short(expected)}{here}{case.rstrip('.')}."
+        self.next_step, self._try, self.input = cure or next_step, cure, None
 
     def tell(self) -> None:
         """From now on the text has the next step."""
         self._try = self.next_step
 
     def __str__(self) -> str:
-        rows = {"rule": self.rule, "expected": self.expected, "received": self.received, "at": self.index, "try": self._try}
-        return "\n".join([self.wrong, *(f"  {n:<9}{text}" for n, text in rows.items() if n != "at" or text is not None)])
+        by_hand = "work this case out by hand" if self.input else "choose a small input of this kind, and work it out by hand"
+        first = "find the line that spends it" if self.rule.startswith("Budget") else by_hand
+        rows = {"rule": self.rule, "input": self.input, "expected": self.expected, "received": self.received, "at": self.index}
+        rows |= {"try": self._try or f"{first}; {FIRST_TRY}"}
+        lines = [f"  {n:<9}{text}" for n, text in rows.items() if text is not None or n not in ("at", "input")]
+        return "\n".join([self.wrong, *lines])
 
     def _render_traceback_(self) -> list[str]:
         """The text that Jupyter shows: the message, and only those lines of the underlying error that lie in the learner's own
@@ -252,8 +250,9 @@ def require_close(received, expected, *, case: str, next_step: str, rtol: float 
     with contextlib.suppress(Exception):
         received = np.asarray(received)
     if not isinstance(received, np.ndarray) or received.dtype == object != expected.dtype:
-        wrong = f"The result is of type {kind}, and no dense tensor of numbers; here {case}."
-        raise CheckFailed(rule, wrong=wrong, expected="one dense tensor", received=kind, next_step=next_step)
+        right, kind = "one dense tensor" if expected.shape else "one number", "None" if kind == "NoneType" else f"of type {kind}"
+        wrong = f"The result is {kind}; expected {right}; here {case}."
+        raise CheckFailed(rule, wrong=wrong, expected=right, received=kind, next_step=next_step)
     for what in ("shape", "dtype"):
         mine, right = getattr(received, what), getattr(expected, what)
         if mine != right:
@@ -278,11 +277,11 @@ def require_close(received, expected, *, case: str, next_step: str, rtol: float 
 
 
 def _how_far(received: np.ndarray, expected: np.ndarray, off: float, rtol: float) -> str:
-    """What differs: how many elements, or by how much of the whole if rounding alone makes nearly all of them differ."""
+    """What differs: how many elements, and the relative error by norm."""
     if not expected.shape:
-        return f"The value is {received}, and {expected} is right{f', within {rtol:.2g} of it' if rtol else ''}"
+        return f"The value is {received}; the right one is {expected}{f' (allowed: {rtol:.2g} of it)' if rtol else ''}"
     differ = f"{np.count_nonzero(_different(received, expected)):,} of {expected.size:,} values differ"
-    return f"{differ}, by {off:.2g} of the whole by norm, and {rtol:.2g} is allowed" if rtol and math.isfinite(off) else differ
+    return f"{differ}; relative error {off:.2g}, allowed {rtol:.2g}" if rtol and math.isfinite(off) else differ
 
 
 def _values(inputs: Sequence) -> list[np.ndarray]:
@@ -291,6 +290,20 @@ def _values(inputs: Sequence) -> list[np.ndarray]:
 
     flat = tf.nest.flatten(list(map(_without_deques, inputs)), expand_composites=True)
     return [np.array(t) for t in flat if hasattr(t, "__array__") or isinstance(t, int | float | str | bytes)]
+
+
+def shown(inputs: Sequence) -> str | None:
+    """The inputs in one line; None if they are more than FEW numbers, or other than arrays and plain values."""
+    import tensorflow as tf
+
+    def plain(value):
+        ragged = isinstance(value, tf.RaggedTensor)
+        return value.to_list() if ragged else np.asarray(value).tolist() if hasattr(value, "__array__") else value
+
+    flat = tf.nest.flatten(given := tf.nest.map_structure(plain, list(inputs)))
+    if len(flat) > FEW or not all(isinstance(value, int | float | str | bytes | None) for value in flat):
+        return None
+    return re.sub(r"(\.\d{6})\d+", r"\1", "; ".join(map(repr, given)))
 
 
 def _structure(nest) -> object:
@@ -319,9 +332,10 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def _in_short(value: object) -> str:
+def in_short(value: object) -> str:
+    """A value's text in one line, without its end if it is long."""
     text = " ".join(str(value).split()).rstrip(".")
-    return text if len(text) <= 70 else f"{text[:67]}..."
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _short(array: np.ndarray) -> str:

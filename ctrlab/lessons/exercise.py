@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from ctrlab.lessons.check import RUN_IT, CheckFailed, call, parts, require_close
+from ctrlab.lessons.check import RUN_IT, CheckFailed, call, in_short, parts, require_close, shown
 from ctrlab.lessons.limits import Limit, Rng
 from ctrlab.lessons.own_kernel import on_own
 
@@ -98,6 +98,7 @@ def _put(exercise: Exercise, answer: Callable, cases: Iterable[tuple]) -> None:
             ]
             if len(made) == 1:
                 refused.wrong = f"{made[0]}; here {case}."
+            refused.input = shown(exercise.given(*question))
             raise
 
 
@@ -142,7 +143,7 @@ class Close:
         except (AttributeError, TypeError, LookupError) as error:
             wrong = f"The result is a {type(received).__name__}, without the arrays that are asked for; here {case}."
             rule = "The result is of the kind that is asked for."
-            found = _brief(received)
+            found = in_short(repr(received))
             raise CheckFailed(rule, wrong=wrong, expected="its arrays", received=found, next_step=self.next_step) from error
         expected = np.asarray(expected, self.dtype)
         require_close(received, expected, case=case, next_step=self.next_step, rtol=self.rtol)
@@ -171,7 +172,7 @@ class Number:
         if expected is None or isinstance(received, bool) or not isinstance(received, kind):
             if expected is not None or received is not None:
                 wanted = expected if expected is None else f"{'a whole number' if self.whole else 'a number'}, {expected}"
-                _refuse(self, wanted, _brief(received), case, question)
+                _refuse(self, wanted, in_short(repr(received)), case, question)
             return
         # Python's numbers: what is compared with a float32 would be rounded to one, too.
         received, expected = (each.item() if isinstance(each, np.generic) else each for each in (received, expected))
@@ -201,7 +202,7 @@ class Same:
         except (TypeError, ValueError):  # arrays inside have no one truth
             same = False
         if not same:
-            _refuse(self, _brief(expected), _brief(received), case, question)
+            _refuse(self, in_short(repr(expected)), in_short(repr(received)), case, question)
 
 
 def _refuse(by: Number | Same, expected, received, case: str, question: Sequence) -> NoReturn:
@@ -228,7 +229,7 @@ class Each:
                 f"There is one {self.of} for each that is asked for, and no other.",
                 wrong=f"The {self.of}s are not those that are asked for; here {case}.",
                 expected=list(expected) if kinds is dict else f"a list of {len(expected)}",
-                received=_brief(list(received)) if isinstance(received, dict) else _brief(received),
+                received=in_short(list(received) if isinstance(received, dict) else repr(received)),
                 cure=f"return a {'dictionary' if kinds is dict else 'list'} with each {self.of}",
             )
         for name in expected if kinds is dict else range(len(expected)):
@@ -249,14 +250,8 @@ class Ragged:
             step = "tf.RaggedTensor.from_row_splits(values, row_splits) makes one"
             wrong = f"The result is a {type(received).__name__}, and not a ragged tensor of rank 2; here {case}."
             rule, right = "The result is one ragged tensor.", "a RaggedTensor [n, (L)]"
-            raise CheckFailed(rule, wrong=wrong, expected=right, received=_brief(received), next_step=step)
+            raise CheckFailed(rule, wrong=wrong, expected=right, received=in_short(repr(received)), next_step=step)
         lengths = np.array([len(row) for row in expected], np.int64)
         values = np.array([value for row in expected for value in row], self.dtype)
         for what, mine, right in (("lengths", received.row_lengths(), lengths), ("values", received.flat_values, values)):
             require_close(mine, right, case=f"{case}, the {what}", next_step=self.next_step, rtol=0)
-
-
-def _brief(value: object) -> str:
-    """The received value, in one line."""
-    shown = " ".join(repr(value).split())
-    return shown if len(shown) <= 80 else f"{shown[:77]}..."

@@ -53,7 +53,7 @@ def test_a_failure_says_what_is_wrong_and_at_the_second_time_the_next_step():
         require(np.float32([[1, 2, 3], [4, 5, 7]]), [[1, 2, 3], [4, 5, 6]])
     found = failure.value
     assert (found.expected, found.received, found.index, found.next_step) == (6.0, 7.0, "row 1, column 2", "think")
-    assert str(found).startswith("1 of 6 values differ, by 0.1 of the whole") and "expected 6.0" in str(found)
+    assert str(found).startswith("1 of 6 values differ; relative error 0.1, allowed 1e-05") and "expected 6.0" in str(found)
     assert check.FIRST_TRY in str(found) and "think" not in str(found)
     found.tell()
     assert "try      think" in str(found) and check.FIRST_TRY not in str(found)
@@ -239,10 +239,29 @@ def test_one_op_that_takes_the_time_is_told_of(runs, monkeypatch, capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("nothing", [None, object(), [None]])
-def test_what_holds_no_numbers_is_no_tensor(nothing):
-    with pytest.raises(CheckFailed, match=f"of type {type(nothing).__name__}, and no dense tensor"):
+@pytest.mark.parametrize(
+    "nothing, kind", [(None, "None"), (object(), "of type object"), ([None], "of type list")], ids=["none", "object", "list"]
+)
+def test_what_holds_no_numbers_is_no_tensor(nothing, kind):
+    with pytest.raises(CheckFailed, match=f"The result is {kind}; expected one dense tensor; here"):
         require(nothing, [1.0, 2.0])
+    with pytest.raises(CheckFailed, match=f"The result is {kind}; expected one number; here"):
+        require(nothing, 1.0)
+
+
+def test_a_few_numbers_of_an_input_are_shown_and_no_more():
+    ragged = tf.ragged.constant([[1, 2], []])
+    assert check.shown((np.float32([0.1, 2]), 3, ragged, [("a", 1)])) == "[0.100000, 2.0]; 3; [[1, 2], []]; [('a', 1)]"
+    assert check.shown((np.zeros(check.FEW),)) and check.shown((np.zeros(check.FEW + 1),)) is None
+    assert check.shown((object(), 1)) is None
+
+
+def test_the_first_next_step_fits_what_was_refused():
+    refused = CheckFailed("It is right.", expected=1, received=2, next_step="think")
+    assert "choose a small input" in str(refused) and "input  " not in str(refused)
+    refused.input = "[1, 2]"
+    assert "work this case out by hand" in str(refused) and "  input    [1, 2]\n" in str(refused)
+    assert "find the line that spends it" in str(CheckFailed("Budget: no loop.", expected=0, received=1, next_step="think"))
 
 
 def test_an_error_is_told_without_what_tensorflow_adds():

@@ -16,24 +16,15 @@ def all_reduce() -> Animation:
     """Gradients of three numbers, one chunk each; a marked chunk has just arrived."""
     state = [list(values) for values in VALUES]
     frames = [(_frame(state, {}), "Each worker has a gradient of three numbers, cut into three chunks. All need the sums.")]
-    for turn in range(WORKERS - 1):
-        came = {}
+    for turn in range(2 * (WORKERS - 1)):
+        came, adds = {}, turn < WORKERS - 1
         sent = [((w - turn) % WORKERS, state[w][(w - turn) % WORKERS]) for w in range(WORKERS)]
         for w, (chunk, value) in enumerate(sent):
-            state[(w + 1) % WORKERS][chunk] += value
+            state[(w + 1) % WORKERS][chunk] = value + adds * state[(w + 1) % WORKERS][chunk]
             came[(w + 1) % WORKERS] = chunk
-        says = "Each sends one chunk to the next worker, which adds it."
-        done = " Now each worker has the whole sum of one chunk." if turn == WORKERS - 2 else ""
-        frames.append((_frame(state, came), says + done))
-    for turn in range(WORKERS - 1):
-        came = {}
-        sent = [((w + 1 - turn) % WORKERS, state[w][(w + 1 - turn) % WORKERS]) for w in range(WORKERS)]
-        for w, (chunk, value) in enumerate(sent):
-            state[(w + 1) % WORKERS][chunk] = value
-            came[(w + 1) % WORKERS] = chunk
-        says = "Each sends a whole sum to the next worker, which takes it over."
-        done = " All have all sums." if turn == WORKERS - 2 else ""
-        frames.append((_frame(state, came), says + done))
+        says = "one chunk to the next worker, which adds it" if adds else "a whole sum to the next worker, which takes it over"
+        done = {WORKERS - 2: " Now each worker has the whole sum of one chunk.", 2 * WORKERS - 3: " All have all sums."}
+        frames.append((_frame(state, came), f"Each sends {says}.{done.get(turn, '')}"))
     return Animation([figure for figure, _ in frames], [caption for _, caption in frames], 3.0)
 
 
