@@ -19,6 +19,7 @@ struct Case {
   std::vector<int64_t> lengths;
   float scale = 1;    // the keys are multiplied by it
   bool near = false;  // keys lie close to their query, and the first layer reads little but the difference
+  float shift = 0;    // added to the scores of the softmax
 };
 
 inline std::vector<int64_t> RandomLengths(int64_t rows, int64_t most) {
@@ -45,6 +46,8 @@ inline std::vector<Case> Cases() {
       {"one number an event", 1, {1, 1}, {2, 3}},
       {"events far from 0", 4, {6, 1}, {4, 17}, 30},
       {"events near their query", 18, {33, 4, 1}, {3, 0, 70, 1, 9}, 0.1f, true},
+      {"large scores", 4, {6, 1}, {4, 17, 0}, 1, false, 200},
+      {"scores far below 0", 4, {6, 1}, {4, 17, 0}, 1, false, -200},
   };
 }
 
@@ -195,7 +198,9 @@ inline void Check(const std::string& kernel) {
       if (kernel == "attention_scores") {
         Scores(name, buffers, pool);
       } else if (kernel == "attention_pool") {
-        PoolOf(name, buffers, scores, pool);
+        Floats shifted = scores;
+        for (float& score : shifted) score += test.shift;
+        PoolOf(name, buffers, shifted, pool);
       } else {
         Gradient(name, buffers, scores, d_attended, pool);
       }

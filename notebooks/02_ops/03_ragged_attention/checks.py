@@ -36,6 +36,8 @@ def batches(rng: np.random.Generator) -> Iterator[tuple]:
     yield "a batch of no rows", *batch(rng, [], width, units)
     yield "a history far longer than the others", *batch(rng, [1, 40, 2], width, units)
     yield "one sigmoid layer", *batch(rng, [3, 1], width, (5, 1))
+    query, keys, splits, ((kernel, bias),) = batch(rng, [4, 17, 0], width, (1,))
+    yield "large scores", query, keys, splits, [(kernel, bias + np.float32(100))]  # exp(89) is no float32
 
 
 def scores(query, keys, splits, layers) -> np.ndarray:
@@ -68,7 +70,7 @@ BUDGET = Traced(
     largest_elements=sum(LENGTHS) * UNITS[0],
     on=lambda rng: tensors(*batch(rng, LENGTHS, WIDTH, UNITS)),
     of=f"N = {sum(LENGTHS)} events in B = {len(LENGTHS)} rows, C = {WIDTH} and layers of {', '.join(map(str, UNITS))} units",
-    next_step="split the first kernel into its four parts instead of joining four inputs",
+    next_step="split the first weight matrix into its four parts instead of joining four inputs",
 )
 CHECKS = {
     1: Exercise(

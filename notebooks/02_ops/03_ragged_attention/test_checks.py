@@ -114,7 +114,14 @@ def wrong_pools():
     def weights_alone(*inputs):
         return attention.fused(*inputs)[0]
 
-    return [nothing, no_sums, not_normalized, over_the_batch, mean, half_precision, weights_alone]
+    def overflows(query, events, layers):
+        e = tf.exp(joined(query, events.flat, events.splits, layers))
+        row_of = events.ragged.value_rowids()
+        weights = e / tf.gather(tf.math.unsorted_segment_sum(e, row_of, len(query)), row_of)
+        return Events(events.splits, flat=weights), attention.fused(query, events, layers)[1]
+
+    wrong = [nothing, no_sums, not_normalized, over_the_batch, mean, half_precision, weights_alone]
+    return dict.fromkeys(wrong) | {overflows: "large scores"}
 
 
 _, test_wrong_kernels_are_refused = judge(LESSON, {2: ((), wrong_pools())}, kernels=True)
