@@ -15,29 +15,42 @@ from ctrlab.lessons.limits import stated
 PATIENCE = 5.0  # seconds until something that should happen by itself counts as not happening
 
 
-class Parser:
-    """Stands in for decode_csv: text to numbers, [B] -> float32 [B]. It records its calls, and waits for a second call."""
+class Company:
+    """Calls that wait until `meet` of them run at once; after one that has waited in vain, no other waits.
+
+    Attributes:
+        calls: the number of calls. together: the most that ran at once. in_vain: whether one has waited in vain.
+    """
 
     def __init__(self, meet: int = 1):
-        self.ranks: set[int | None] = set()
-        self.calls, self.together, self._inside, self._meet = 0, 0, 0, meet
+        self.calls, self.together, self.in_vain, self._inside, self._meet = 0, 0, False, 0, meet
         self._lock = threading.Condition()
 
-    def __call__(self, lines: tf.Tensor) -> tf.Tensor:
-        self.ranks.add(lines.shape.rank)
-        parsed = tf.strings.to_number(tf.numpy_function(self._pass, [lines], tf.string))
-        return tf.ensure_shape(parsed, lines.shape)
-
-    def _pass(self, lines: np.ndarray) -> np.ndarray:
+    def wait(self, given: np.ndarray) -> np.ndarray:
+        """Returns what was given."""
         with self._lock:
             self.calls += 1
             self._inside += 1
             self.together = max(self.together, self._inside)
             self._lock.notify_all()
-            self._lock.wait_for(lambda: self.together >= self._meet, PATIENCE)
+            enough = self._lock.wait_for(lambda: self.together >= self._meet or self.in_vain, PATIENCE)
+            self.in_vain |= not enough
         with self._lock:
             self._inside -= 1
-        return lines
+        return given
+
+
+class Parser(Company):
+    """Stands in for decode_csv: text to numbers, [B] -> float32 [B]."""
+
+    def __init__(self, meet: int = 1):
+        super().__init__(meet)
+        self.ranks: set[int | None] = set()
+
+    def __call__(self, lines: tf.Tensor) -> tf.Tensor:
+        self.ranks.add(lines.shape.rank)
+        parsed = tf.strings.to_number(tf.numpy_function(self.wait, [lines], tf.string))
+        return tf.ensure_shape(parsed, lines.shape)
 
 
 def lines_of(rows: int) -> tf.data.Dataset:
@@ -115,17 +128,20 @@ def check_feed(answer: Callable, rng: np.random.Generator) -> None:
 
 
 class Shelf:
-    """Files "0" to "n-1" of rows "file.row"."""
+    """Files "0" to "n-1" of rows "file.row"; to read one is to wait for `company`."""
 
-    def __init__(self, rows: list[int]):
-        self.rows = rows
+    def __init__(self, rows: list[int], company: Company | None = None):
+        self.rows, self.company = rows, company
 
     def names(self) -> tf.data.Dataset:
         return tf.data.Dataset.range(len(self.rows)).map(tf.strings.as_string)
 
     def read(self, name: tf.Tensor) -> tf.data.Dataset:
         rows = tf.gather(tf.constant(self.rows, tf.int64), tf.strings.to_number(name, tf.int64))
-        return tf.data.Dataset.range(rows).map(lambda row: tf.strings.join([name, tf.strings.as_string(row)], "."))
+        read = tf.data.Dataset.range(rows).map(lambda row: tf.strings.join([name, tf.strings.as_string(row)], "."))
+        if self.company is None:
+            return read
+        return read.map(lambda row: tf.ensure_shape(tf.numpy_function(self.company.wait, [row], tf.string), []))
 
 
 def interleaved(rows: list[int], cycle: int, block: int) -> list[str]:
@@ -145,6 +161,7 @@ def interleaved(rows: list[int], cycle: int, block: int) -> list[str]:
     return out
 
 
+@stated("all rows in order; rows of two files are read at the same time")
 def check_side_by_side(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 2: `side_by_side(names, read, cycle)` -> the rows of `cycle` files at a time, 16 rows of each in turn."""
     for rows, cycle in (([40, 40, 40, 40], 2), ([33, 0, 20], 3), ([5], 4), (rng.integers(1, 50, 5).tolist(), 2)):
@@ -159,13 +176,25 @@ def check_side_by_side(answer: Callable, rng: np.random.Generator) -> None:
                 received=f"{len(received)} rows, {len(set(received))} of them different",
                 next_step="read each file to its end, and each file once",
             )
-        if min(rows) > 0 and len(rows) > 1 and received[:48] != interleaved(rows, cycle, 16)[:48]:
+        right = interleaved(rows, cycle, 16)
+        if received != right:
+            first = next(n for n, (one, other) in enumerate(zip(received, right)) if one != other)
             raise CheckFailed(
-                f"16 rows of each open file come in turn, the same in every run; here {case}.",
-                expected=interleaved(rows, cycle, 16)[:40:8],
-                received=received[:40:8],
+                f"16 rows of each open file come in turn, and the next file takes the place of one that ends; here {case}.",
+                expected=f"row {right[first]} (file.row)",
+                received=f"row {received[first]}",
+                index=f"place {first}",
                 next_step="interleave has an argument for the files at a time, and one for the rows of each in turn",
             )
+    company = Company(meet=2)
+    run(lambda: answer(Shelf([20, 20], company).names(), Shelf([20, 20], company).read, 2), text, "files that wait for company")
+    _budget(
+        not company.in_vain,
+        "the files' waits overlap",
+        "rows of two files read at the same time",
+        "one file after the other",
+        "by default, interleave reads from one of its open files at a time",
+    )
 
 
 def _budget(kept: bool, rule: str, expected: object, received: object, next_step: str) -> None:

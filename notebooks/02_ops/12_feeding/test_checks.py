@@ -1,5 +1,7 @@
 """The checks of the feeding lesson against right answers and every kind of wrong one."""
 
+import time
+
 import pytest
 import tensorflow as tf
 from ctrlab.lessons.topics.feeding import checks as feeding
@@ -59,8 +61,32 @@ def any_file_first(names, read, cycle):
     return side_by_side(names.shuffle(10), read, cycle)
 
 
+def no_overlap(names, read, cycle):
+    return names.interleave(read, cycle_length=cycle, block_length=16)
+
+
+def ahead_but_no_overlap(names, read, cycle):
+    return no_overlap(names, lambda name: read(name).prefetch(16), cycle).prefetch(16)
+
+
+def as_tensorflow_likes(names, read, cycle):
+    return names.interleave(read, cycle, 16, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def without_an_order(names, read, cycle):
+    return names.interleave(read, cycle, 16, num_parallel_calls=cycle, deterministic=False).shuffle(3)
+
+
+def test_a_parser_without_company_waits_once(monkeypatch):
+    monkeypatch.setattr(feeding, "PATIENCE", 0.5)
+    parser, began = feeding.Parser(meet=2), time.monotonic()
+    assert len(list(one_at_a_time(feeding.lines_of(40), parser, 4))) == 10 and parser.in_vain
+    assert time.monotonic() - began < 4
+
+
 WRONG_FEEDS = [row_by_row, one_at_a_time, only_when_asked, any_order, drops_the_rest, forgets_to_parse, twice]
-WRONG_INTERLEAVING = [one_file_after_another, row_after_row, first_files, any_file_first]
+WRONG_INTERLEAVING = dict.fromkeys([one_file_after_another, row_after_row, first_files, any_file_first, without_an_order])
+WRONG_INTERLEAVING |= dict.fromkeys([no_overlap, ahead_but_no_overlap], "Budget: the files' waits overlap")
 test_right_answers_pass, test_wrong_answers_are_refused = judge(
-    LESSON, {1: (feed, WRONG_FEEDS), 2: (side_by_side, WRONG_INTERLEAVING)}
+    LESSON, {1: (feed, WRONG_FEEDS), 2: ((side_by_side, as_tensorflow_likes), WRONG_INTERLEAVING)}
 )
