@@ -9,7 +9,11 @@
     several in a list                                 each, named after its layer; layers have different names
     a dict of tensors                                 each, by its key
 
-Each has its own shape and type. As in Keras, a last size of 1 may be left out of a request, or be too much: [B] or [B, 1].
+Each has its own shape and type. As in Keras, a last size of 1 may be left out of a request, or be too much: [B] or [B, 1]. A list
+that a request leaves out is empty. An input with `optional=True` is in every request, because a graph has all of its inputs.
+
+The model is called once on rows of zeros, to see that its outputs are what its layers say: a layer that is wrong about its
+output's shape would make an export that every server refuses.
 
 The model is functional, or a `keras.Sequential` that begins with a `keras.Input`. Constants of its layers, such as the means of a
 Normalization, are exported with its weights; vocabularies are not.
@@ -32,6 +36,8 @@ NUMBERS = ("float16", "float32", "float64", "bool", *(f"{sign}int{bits}" for sig
 DTYPES = (*NUMBERS, "string")
 OUTPUT = "probabilities"
 """The name of a single output."""
+TRIED = 3
+"""The rows of the trial call."""
 
 
 class OwnModel(keras.Model):
@@ -65,6 +71,8 @@ class OwnModel(keras.Model):
                 f"A model that is exported takes its columns in one dict, or in a list; those of {model.name} are nested: call "
                 "it on them, and export keras.Model(list_of_inputs, model(nested_inputs))."
             )
+        _require_names(model.name, "input", given)
+        _require_names(model.name, "output", model.output)
         self.columns = dict(given) if isinstance(given, dict) else {tensor.name: tensor for tensor in keras.tree.flatten(given)}
         for column, tensor in self.columns.items():
             _check_input(model.name, column, tensor)
@@ -81,13 +89,34 @@ class OwnModel(keras.Model):
         self.rungs: frozenset[str] = frozenset()
         self.rows_apart = False
         self.built = True
+        self._try()
 
     def inputs_of(self) -> tuple[Input, ...]:
         """A request's columns."""
         return tuple(
-            Input(name, tensor.dtype, ragged=bool(tensor.ragged), shape=() if tensor.ragged else tuple(tensor.shape[1:]))
+            Input(name, tensor.dtype, ragged=True, default=())
+            if tensor.ragged
+            else Input(name, tensor.dtype, ragged=False, shape=tuple(tensor.shape[1:]))
             for name, tensor in self.columns.items()
         )
+
+    def _try(self) -> None:
+        """Raises CtrlabError if an output is none of its declared shape. Zeros may be no values of the model, so an error of the
+        call says nothing: a call on warm-up rows follows.
+        """
+        rows = {column: _zeros(tensor) for column, tensor in self.columns.items()}
+        try:
+            found = self.outputs_of(rows)
+        except Exception:  # the model's layers may raise anything
+            return
+        for (name, given), declared in zip(found.items(), _outputs(self.model).values()):
+            wanted = (TRIED, *declared.shape[1:])
+            if len(given.shape) != len(wanted) or any(size not in (None, got) for size, got in zip(wanted, given.shape)):
+                raise CtrlabError(
+                    f"A model that is exported gives a row of each output per example, of the shape that its layer says; output "
+                    f"{name!r} of {self.name} says {tuple(declared.shape)}, and for {TRIED} rows it is {tuple(given.shape)}: "
+                    "mend the layer's output_shape or its sum over rows."
+                )
 
     def as_columns(self, features: Features) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """Converts the features of a batch, in the form in which the model is trained on them, to a request's form."""
@@ -118,6 +147,23 @@ class OwnModel(keras.Model):
         values = [outputs[name] for name in self.outputs_named] if isinstance(outputs, dict) else keras.tree.flatten(outputs)
         values = [tf.cast(value, tf.float32) if value.dtype == tf.bfloat16 else value for value in values]
         return dict(zip(self.outputs_named, values))
+
+
+def _zeros(tensor: keras.KerasTensor) -> tf.Tensor | tf.RaggedTensor:
+    """`TRIED` rows of an input."""
+    empty = "" if tensor.dtype == "string" else 0
+    if tensor.ragged:
+        return tf.RaggedTensor.from_row_lengths(tf.cast(tf.fill([TRIED], empty), tensor.dtype), [1] * TRIED)
+    return tf.cast(tf.fill([TRIED, *(size or 1 for size in tensor.shape[1:])], empty), tensor.dtype)
+
+
+def _require_names(model: str, what: str, given: object) -> None:
+    """Raises CtrlabError if the columns of a dict have names that are no text."""
+    odd = [name for name in given if not isinstance(name, str)] if isinstance(given, dict) else []
+    if odd:
+        raise CtrlabError(
+            f"Columns are named by text; {model} has the {what} {odd[0]!r}: make it a text, such as {str(odd[0])!r}."
+        )
 
 
 def subject(model: keras.Model) -> CTRModel | OwnModel:

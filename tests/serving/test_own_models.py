@@ -142,6 +142,20 @@ def test_a_request_with_a_list_of_another_length_is_refused(tmp_path):
         processor.process(json.dumps({"instances": rows}).encode(), "json")
 
 
+def test_a_list_that_is_left_out_is_empty(tmp_path):
+    model = with_our_layer()
+    serving.export_model(model, tmp_path / "ctr")
+    names = [*columns()]
+    given = json.loads(request(names))["instances"]
+    with Processor(tmp_path / "ctr", poll_seconds=0) as processor:
+
+        def of(history):
+            rows = [{name: value for name, value in row.items() if name != "history"} | history for row in given]
+            return processor.process(json.dumps({"instances": rows}).encode(), "json").data
+
+        assert of({}) == of({"history": None}) == of({"history": []}) != of({"history": [1]})
+
+
 def test_updates_follow_the_training_of_an_own_model(tmp_path):
     model = with_our_layer()
     optimizer = model.optimizer
@@ -217,6 +231,18 @@ def odd_models():
     yield keras.Model(odd, keras.layers.Dense(1)(odd)), r"column is float16, .*; input 'x' of .* is bfloat16\.$"
     nested = {"a": {"b": keras.layers.Dense(1)(given)}}
     yield keras.Model(given, nested), r"gives a tensor, a list or a dict of tensors; those of .* are nested: "
+    yield (
+        keras.Model({1: given, 2: other}, both),
+        r"^Columns are named by text; .* has the input 1: make it a text, such as '1'\.$",
+    )
+    yield keras.Model(given, {0: keras.layers.Dense(1)(given)}), r"has the output 0: make it a text"
+    total = keras.layers.Lambda(lambda x: tf.reduce_sum(x, keepdims=True), output_shape=(1,), name="sum")(given)
+    yield (
+        keras.Model(given, total),
+        r"a row of each output per example, .* says \(None, 1\), and for 3 rows it is \(1, 1\): mend ",
+    )
+    scalar = keras.layers.Lambda(tf.reduce_mean, output_shape=(1,))(given)
+    yield keras.Model(given, [keras.layers.Dense(1, name="good")(given), scalar]), r"output 'lambda.*' of .* it is \(\): mend "
     same = keras.layers.Identity(dtype="string")(word)
     yield keras.Model(word, {"word": same}), r"output 'word' of .* is string: leave it out\.$"
 
