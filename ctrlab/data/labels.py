@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from ctrlab.data.faults import first_line
 from ctrlab.errors import BadData
-from ctrlab.schema.frames import NAMELESS, require_no_mark
+from ctrlab.schema.frames import NAMELESS, require_decimal, require_no_mark
 
 REQUEST, ROW, TIME = "_request", "_row", "_time"
 KEYS = {REQUEST: pa.string(), ROW: pa.int32(), TIME: pa.timestamp("us", "UTC")}
@@ -111,6 +111,7 @@ def _parts(path: Path) -> Iterator[pa.Table]:
             options = pa_csv.ConvertOptions(column_types={REQUEST: pa.string(), ROW: pa.int32(), TIME: pa.string()})
             table = pa_csv.read_csv(path, convert_options=options)
             require_no_mark(table, path)
+            require_decimal(path, ",", [field.name for field in table.schema if pa.types.is_integer(field.type)])
             yield table
             return
         with pq.ParquetFile(path) as file:

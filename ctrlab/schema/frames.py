@@ -192,7 +192,7 @@ def _csv(path: Path, delimiter: str, schema: Schema | None) -> pa.Table:
         ids = {column.name for column in schema.categoricals if not column.bits}
         spelled = [f.name for f in found.schema if f.name in ids and not (pa.types.is_string(f.type) or pa.types.is_null(f.type))]
         whole = [name for name in numbers if name not in ids and pa.types.is_integer(found.schema.field(name).type)]
-        _require_decimal(path, delimiter, whole)
+        require_decimal(path, delimiter, whole)
     texts = _parsed(path, delimiter, spelled) if spelled else found
     for name in spelled:
         text = pc.if_else(found[name].is_valid(), texts[name], pa.scalar(None, pa.string()))
@@ -229,7 +229,7 @@ def _parsed(path: Path, delimiter: str, text: list[str] | None = None) -> pa.Tab
     )
 
 
-def _require_decimal(path: Path, delimiter: str, numbers: list[str]) -> None:
+def require_decimal(path: Path, delimiter: str, numbers: list[str]) -> None:
     """Raises BadData if a column that was read as whole numbers has hexadecimal ones, which Arrow takes."""
     if not numbers:
         return

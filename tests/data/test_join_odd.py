@@ -37,6 +37,14 @@ def refused(places, sentence):
 SECONDS = int(at(3).timestamp())
 
 
+@pytest.mark.parametrize("row, click, name", [("0", "0x1", "click"), ("0x0", "1", "_row")])
+def test_hexadecimal_numbers_in_text_are_refused(places, row, click, name):
+    log, given, _ = places
+    pq.write_table(examples([("a", 0, 0)]), log / "1.parquet")
+    (given / "1.csv").write_text(f"_request,_row,_time,click\na,{row},2025-11-24T10:00:03Z,{click}\n")
+    refused(places, f"1.csv can't be read as a table: numbers are decimal; column '{name}' has '0x.' in row 0")
+
+
 @pytest.mark.parametrize("time", [SECONDS, SECONDS * 1_000, SECONDS * 1_000_000, f"{SECONDS}.5", "2025-11-24", "10:00:03", " "])
 def test_a_number_or_a_date_alone_is_no_time(places, time):
     log, given, _ = places
