@@ -1,6 +1,7 @@
 """Guesses what the columns of a table are, for `Schema.infer`. The rules are tried in order; the first one that fits decides:
 
-    left out            one value in every row, or none at all; times; nested and binary columns; columns without a name, and
+    left out            one value in every row, or none at all; times, also as seconds since 1970, digits (20141021) and text, but
+                        for whole numbers with an id's name; nested and binary columns; columns without a name, and
                         numbers of rows, such as the index that pandas writes; text or whole numbers with an id's name that
                         differ in each of many rows, such as the number of a request (but never the user)
     numeric             true and false
@@ -8,9 +9,12 @@
                         values that come often, such as an hour or a kind
     numeric             other numbers. A long tail, its end over TAIL times as far from the lowest as the middle is, gets `log1p`
                         (for counts and prices); what does not lie in [-3, 3], `minmax`
-    sequence            a list with words of a categorical column whose name it carries (item: item_history): its past
+    sequence            a list with words of a categorical column whose name it carries (item: item_history), or with many of
+                        its words: its past. Whole numbers become categorical if a list holds mostly the same
     multi_hot           other lists of text or whole numbers
     numeric_list        lists of other numbers
+
+There is a note for each column that is left out, each history, and text that seems to hold lists ("Action|Comedy").
 
 A table of ids has the next of 1,000, 2,000, 5,000, 10,000, ... buckets above ten times its distinct words, or above four times
 where that is over 100,000: so few words share a bucket, and words that come later have room.
@@ -27,7 +31,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ctrlab.errors import BadData, choose
+from ctrlab.schema import histories
 from ctrlab.schema.frames import NAMELESS, named, table
+from ctrlab.schema.histories import sign_of_lists
+from ctrlab.schema.times import form_of_time
 
 NAMES = """
     ad advertiser app asin brand campaign cat cate category city code country device domain genre host id ids isbn item key
@@ -41,8 +48,6 @@ TAIL = 20
 MANY_ROWS = 1_000
 ROWS = 100
 """Whole numbers that count this many rows, or more, are numbers of rows, whatever their name."""
-SHARED = 0.1
-"""The least fraction of a list's words that must be words of a column, for the list to be that column's history."""
 SEPARATORS = (";", "|", " ", "\x01")
 
 
@@ -69,10 +74,19 @@ def guess(source, labels: Sequence[str], user: str, soft: bool) -> tuple[list[di
             notes.append(f"left out: {name}, {why}")
         else:
             columns.append(_column(values, name, user))
+            if _is_text(values.type) and (sign := sign_of_lists(values)):
+                cure = f"lists of the parts, such as pandas' str.split({sign!r}) makes, are features"
+                notes.append(f"{name} has {sign!r} between parts of its words, taken for one word each; {cure}")
     if all(column["kind"] == "label" for column in columns):
         why = "; ".join(notes) or "no other"
         raise BadData(f"A model needs columns beside its labels; {named(source)} has none of use ({why}).")
-    _find_histories(columns, whole, notes)
+    amounts = [c["name"] for c in columns if c["kind"] == "numeric" and _is_whole(_decoded(whole[c["name"]]))]
+    notes += histories.find(
+        columns,
+        amounts,
+        lambda name: _words([_decoded(whole[name])]),
+        lambda name: pc.fill_null(pc.list_value_length(whole[name]), 0).combine_chunks(),
+    )
     for column in columns:
         if column["kind"] in ("categorical", "multi_hot", "sequence"):
             shared = [c["name"] for c in columns if c.get("table", c["name"]) == column.get("table", column["name"])]
@@ -131,13 +145,15 @@ def _of_no_use(values: pa.ChunkedArray, name: str, user: str) -> str | None:
         return f"of type {kind}"
     if _is_list(kind):
         return _of_no_use_lists(_entries(values), kind)
+    as_id = _is_whole(values) and _called_as_id(name)
     distinct = pc.count_distinct(values).as_py()
     if distinct == 1 and not values.null_count:
         return f"{values[0].as_py()!r} in every row".replace("\n", " ")
     if name != user and (why := _is_index(values, name, distinct)):
         return why
-    as_id = _is_text(kind) or (_is_whole(values) and _called_as_id(name))
-    if distinct == len(values) >= MANY_ROWS and as_id and name != user:
+    if name != user and not as_id and not pa.types.is_boolean(kind) and (form := form_of_time(values)):
+        return f"a time ({form}); make numbers of it, such as the hour"
+    if distinct == len(values) >= MANY_ROWS and (as_id or _is_text(kind)) and name != user:
         return "another value in each row"
     return None
 
@@ -214,24 +230,6 @@ def _separator(words: pa.ChunkedArray) -> dict:
 def _free(words: pa.ChunkedArray) -> list[str]:
     """The separators that occur in none of the words."""
     return [sign for sign in SEPARATORS if not pc.any(pc.match_substring(words, sign)).as_py()]
-
-
-def _find_histories(columns: list[dict], whole: pa.Table, notes: list[str]) -> None:
-    """Turns lists that hold the past of a categorical column into sequences, and adds a note on each."""
-    ids = {c["name"] for c in columns if c["kind"] == "categorical"}
-    for column in columns:
-        if column["kind"] != "multi_hot":
-            continue
-        name = column["name"].lower()
-        for of in sorted(ids, key=len, reverse=True):
-            if of.lower() not in name and of.lower().removesuffix("_id") not in name:
-                continue
-            words = _words([_decoded(whole[column["name"]])])
-            of_target = pc.is_in(words, _words([_decoded(whole[of])]))
-            if pc.mean(of_target.cast(pa.float64())).as_py() >= SHARED:
-                column |= {"kind": "sequence", "of": of, "table": of}
-                notes.append(f"{column['name']} is taken for the history of {of}, oldest first")
-                break
 
 
 def _words(columns: list[pa.ChunkedArray]) -> pa.Array:
