@@ -158,7 +158,7 @@ def update_in_bfloat16(weight, gradient, rate, clip) -> tuple[np.ndarray, np.nda
 
 CAST = "cast the gradient to float32 first; then the norm of all its entries, then the scale"
 LAYER = Traced(
-    rule="one matrix product, in bfloat16, and four casts",
+    rule="one matrix product, in bfloat16, and at most four casts",
     ops={PRODUCT: 1, "Cast": 4},
     on=of_layer,
     of=f"B = {ROWS}, I = {INPUTS} and O = {UNITS}",
@@ -173,7 +173,7 @@ UPDATE = Traced(
 )
 CHECKS = {
     1: Exercise(
-        asks="half_dense(x, kernel, bias): float32 [B, I], [I, O], [O] -> float32 [B, O]",
+        asks="bf16_dense(x, kernel, bias): float32 [B, I], [I, O], [O] -> float32 [B, O]",
         cases=layers,
         reference=lambda *inputs: (layer_of(*inputs), None),
         given=tensors,
@@ -192,11 +192,11 @@ CHECKS = {
         reference=moved,
         given=lambda weight, gradient, *rest: (tf.constant(weight), tf.cast(gradient, tf.bfloat16), *rest),
         ask=with_move,
-        compare={"weight": Close(CAST, rtol=1e-6), "the move alone": Close(CAST, rtol=1e-3)},
+        compare={"weight": Close(CAST, rtol=1e-6), "the change (new weight minus old)": Close(CAST, rtol=1e-3)},
         mistakes={
             "The gradient is not clipped": update_without_clip,
             "Each number is cut off at `clip`, and not the norm": update_by_value,
-            "The gradient is clipped in bfloat16, before its cast": update_by_rounded_norm,
+            "The norm is not that of the float32 gradient": update_by_rounded_norm,
             "The new weight is rounded to bfloat16": update_in_bfloat16,
         },
         limits=[UPDATE],

@@ -5,7 +5,7 @@ from solved import solved
 from wrong_answers import judge
 
 LESSON = "02_ops/10_mixed_precision"
-half_dense, update = solved(LESSON, 1), solved(LESSON, 2)
+bf16_dense, update = solved(LESSON, 1), solved(LESSON, 2)
 
 
 def layer_in(dtype):
@@ -33,15 +33,15 @@ def rounded_but_float32(x, kernel, bias):
 WRONG_LAYERS = {
     "nothing": lambda x, kernel, bias: x,
     "zeros": lambda *inputs: tf.zeros_like(float32(*inputs)),
-    "bfloat16 out": lambda x, kernel, bias: tf.cast(half_dense(x, kernel, bias), tf.bfloat16),
+    "bfloat16 out": lambda x, kernel, bias: tf.cast(bf16_dense(x, kernel, bias), tf.bfloat16),
     "float16": layer_in(tf.float16),
     "float32": float32,
     "rounded but multiplied in float32": rounded_but_float32,
-    "no bias": lambda x, kernel, bias: half_dense(x, kernel, 0 * bias),
+    "no bias": lambda x, kernel, bias: bf16_dense(x, kernel, 0 * bias),
     "no ReLU": lambda x, kernel, bias: bias_in_float32(x, kernel, bias + 1e9) - 1e9,
-    "no gradient": lambda *inputs: tf.stop_gradient(half_dense(*inputs)),
-    "off by one": lambda *inputs: tf.roll(half_dense(*inputs), 1, 1),
-    "twice": lambda *inputs: half_dense(*inputs) / 2 + half_dense(*inputs) / 2,
+    "no gradient": lambda *inputs: tf.stop_gradient(bf16_dense(*inputs)),
+    "off by one": lambda *inputs: tf.roll(bf16_dense(*inputs), 1, 1),
+    "twice": lambda *inputs: bf16_dense(*inputs) / 2 + bf16_dense(*inputs) / 2,
 }
 
 
@@ -67,5 +67,5 @@ WRONG_UPDATES = {
 
 
 test_right_answers_pass, test_wrong_answers_are_refused = judge(
-    LESSON, {1: ((half_dense, bias_in_float32), WRONG_LAYERS), 2: (update, WRONG_UPDATES)}
+    LESSON, {1: ((bf16_dense, bias_in_float32), WRONG_LAYERS), 2: (update, WRONG_UPDATES)}
 )

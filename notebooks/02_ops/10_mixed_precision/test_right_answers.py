@@ -4,18 +4,18 @@ import tensorflow as tf
 from right_answers import passing
 
 
-def half_with_bias_in_float32(x, kernel, bias):
+def bf16_with_bias_in_float32(x, kernel, bias):
     product = tf.matmul(tf.cast(x, tf.bfloat16), tf.cast(kernel, tf.bfloat16))
     return tf.nn.relu(tf.cast(product, tf.float32) + bias)
 
 
-def half_by_einsum(x, kernel, bias):
+def bf16_by_einsum(x, kernel, bias):
     x, kernel, bias = (tf.cast(t, tf.bfloat16) for t in (x, kernel, bias))
     return tf.cast(tf.maximum(tf.einsum("bi,ij->bj", x, kernel) + bias, 0), tf.float32)
 
 
 @tf.function
-def half_as_a_function(x, kernel, bias):
+def bf16_as_a_function(x, kernel, bias):
     half = tf.tensordot(tf.cast(x, "bfloat16"), tf.cast(kernel, "bfloat16"), 1) + tf.cast(bias, "bfloat16")
     return tf.cast(tf.nn.relu(half), "float32")
 
@@ -38,7 +38,7 @@ def clipped_by_global_norm(weight, gradient, rate, clip):
 
 
 ANSWERS = {
-    1: [half_with_bias_in_float32, half_by_einsum, half_as_a_function],
+    1: [bf16_with_bias_in_float32, bf16_by_einsum, bf16_as_a_function],
     2: [clipped_by_hand, clipped_by_the_smaller, clipped_by_global_norm],
 }
 test_another_right_answer_passes = passing("02_ops/10_mixed_precision", ANSWERS)
