@@ -102,11 +102,11 @@ inline void CheckForward(const std::string& name, const Buffers& buffers, const 
   const auto outputs = Exactly(Nans(std::ssize(expected.outputs))), last = Exactly(Nans(std::ssize(expected.last)));
   const auto gates = Exactly(Nans(std::ssize(expected.gates)));
   ctrlab_gru(&buffers.input, outputs.get(), last.get(), gates.get(), &pool.parallel_for);
-  CompareAll("gates[p] must be r, u (before the attention) and c of position p.", name, expected.gates, gates.get(), 3 * H);
   CompareAll("outputs[p] must be u' h + (1 - u') c with the row's state h before position p.", name, expected.outputs,
              outputs.get(), H);
   CompareAll("last[b] must be the state after row b's last position, zeros for a row without any.", name, expected.last,
              last.get(), H);
+  CompareAll("gates[p] must be r, u (before the attention) and c of position p.", name, expected.gates, gates.get(), 3 * H);
 }
 
 inline void CheckGradient(const std::string& name, const Buffers& buffers, const Pool& pool) {
