@@ -24,7 +24,7 @@ from ctrlab.embedding.formats.saves import files_in
 from ctrlab.embedding.table import ops as table_ops
 from ctrlab.training import Checkpoints, TouchedRows, restore
 
-DIM, SMALL = 256, 2_000
+DIM, SMALL = 512, 2_000
 LEFT = 96 << 20
 """Bytes that may still be taken."""
 AT_ONCE = 4_096
