@@ -150,7 +150,8 @@ def explain(line: bytes, schema: Schema) -> str | None:
     """Says what is wrong with a line that can't be decoded; None if nothing is found."""
     fields = line.decode().split(schema.delimiter)
     if {field.strip() for field in fields} >= {column.name for column in schema.columns}:
-        return "this is a header line; CSV files hold rows only: convert the file with `ctrlab.data.write`, which reads headers."
+        cure = "convert the file, or a list of such files, with `ctrlab.data.write`, which reads headers"
+        return f"this is a header line; CSV files hold rows only: {cure}."
     if len(fields) != len(schema.columns):
         return f"a row of {schema.name} has {len(schema.columns)} fields separated by {schema.delimiter!r}; found {len(fields)}."
     for column, field in zip(schema.columns, fields):

@@ -168,6 +168,9 @@ def format_of(path: Path) -> str:
         if path.name.endswith(endings):
             return format
     if path.name.endswith(".gz"):
-        raise BadData(f"File {path} ends with .gz, and .tfrecord.gz is the only such format: unpack it, or end it otherwise.")
+        raise BadData(
+            f"File {path} ends with .gz, and .tfrecord.gz is the only such format: unpack it, or convert it with "
+            "`ctrlab.data.write`, which reads .csv.gz with a header."
+        )
     known = ", ".join(ending for endings in FORMATS.values() for ending in endings)
     raise BadData(f"File {path} ends with none of {known}, which say its format: give it one of these endings.")

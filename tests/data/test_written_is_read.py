@@ -3,6 +3,7 @@ Parquet file of others with the same columns is read, or refused, alike.
 """
 
 import contextlib
+import gzip
 from decimal import Decimal
 
 import numpy as np
@@ -188,3 +189,23 @@ def test_a_word_with_the_separator_in_it_is_one_word_or_refused(tmp_path, format
             assert "'tags' must have no ';', its separator" in (said := said_once(read)) and "'c;d'" in said
         else:
             assert read()[0][0]["tags"].to_list() == [[b"a"], [b"b", b"c;d"]]
+
+
+def test_parts_with_a_header_are_refused_with_a_cure_that_helps(tmp_path):
+    """Spark writes such folders, with parts that hold no row."""
+    schema = Schema("own", (Label("click"), Categorical("word")))
+    rows = [b"click,word\n1,a\n", b"click,word\n", b'click,word\n0,"b"\n1,c\n']
+    parts = [tmp_path / "parts" / f"part-{number}.csv" for number in range(3)]
+    parts[0].parent.mkdir()
+    for part, text in zip(parts, rows):
+        part.write_bytes(text)
+        packed = part.with_name(f"{part.name}.gz")
+        packed.write_bytes(gzip.compress(text))
+        assert "or convert it with `ctrlab.data.write`" in said_once(data.read, packed, schema, batch_size=2)
+        assert data.write(packed, schema, tmp_path / "one.parquet", progress=False) == text.count(b"\n") - 1
+        packed.unlink()
+        with pytest.raises(BadData, match="convert.* with `ctrlab.data.write`"), data.explained():
+            list(data.read(part, schema, batch_size=2))
+    data.write(parts, schema, tmp_path / "rows.parquet", progress=False)
+    [(features, _)] = data.read(tmp_path / "rows.parquet", schema, batch_size=4)
+    assert features["word"].numpy().tolist() == [b"a", b"b", b"c"]
