@@ -17,6 +17,13 @@
 
 namespace ctrlab::processor {
 
+namespace {
+
+// Whether a system call's error says that a file is not there. Any other may pass, and says nothing of it.
+bool IsGone(int error) { return error == ENOENT || error == ENOTDIR; }
+
+}  // namespace
+
 int64_t NumberOf(const std::string& name) {
   int64_t number = -1;
   const char* const end = name.data() + name.size();
@@ -37,6 +44,7 @@ std::string FilesIn(const std::string& folder) {
     }
     files.push_back(file + "\n");
   }
+  if (gone && !IsGone(gone.value())) throw std::system_error(gone, folder);
   std::sort(files.begin(), files.end());
   std::ifstream manifest(folder + "/" + kManifest, std::ios::binary);
   const std::string content{std::istreambuf_iterator<char>(manifest), std::istreambuf_iterator<char>()};
@@ -55,14 +63,15 @@ int64_t LargestNumberIn(const std::string& folder) {
 std::vector<int64_t> VersionsIn(const std::string& folder) {
   std::vector<int64_t> versions;
   DIR* const listed = opendir(folder.c_str());
+  if (!listed && !IsGone(errno)) throw std::system_error(errno, std::generic_category(), folder);
   if (!listed) return versions;
   struct stat about;
   errno = 0;
   while (const dirent* const entry = readdir(listed)) {
     const int64_t number = NumberOf(entry->d_name);
     // A manifest that the disk fails to show is not gone.
-    const bool there = number > 0 && (stat((folder + "/" + entry->d_name + "/" + kManifest).c_str(), &about) == 0 ||
-                                      (errno != ENOENT && errno != ENOTDIR));
+    const bool there =
+        number > 0 && (stat((folder + "/" + entry->d_name + "/" + kManifest).c_str(), &about) == 0 || !IsGone(errno));
     if (there) versions.push_back(number);
     errno = 0;
   }

@@ -7,8 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <iterator>
+#include <mutex>
 #include <system_error>
 #include <vector>
 
@@ -21,6 +25,30 @@ namespace {
 constexpr time_t kShortestWait = 60, kLongestWait = 24 * 60 * 60, kGrowth = 9;
 // As exports name what they have not finished, so that the next export deletes what a kill has left.
 constexpr const char* kPart = "/.version-loading-XXXXXX";
+
+// The paths of this process's marks, for the handler of SIGTERM.
+constexpr size_t kMostMarks = 64;
+std::atomic<const char*> held[kMostMarks];
+
+void OnTerm(int number) {
+  for (const auto& path : held) {
+    if (const char* const mark = path.load()) unlink(mark);
+  }
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+// Puts `to` in the place of `from` among `held`. The handler is there while there are marks, if the program has none.
+void Replace(const char* from, const char* to) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const auto is = [](const char* path) { return [path](const auto& each) { return each.load() == path; }; };
+  if (const auto at = std::find_if(std::begin(held), std::end(held), is(from)); at != std::end(held)) at->store(to);
+  const bool none = std::all_of(std::begin(held), std::end(held), is(nullptr));
+  struct sigaction there;
+  if (sigaction(SIGTERM, nullptr, &there) != 0 || (there.sa_flags & SA_SIGINFO)) return;
+  if (there.sa_handler == (none ? OnTerm : SIG_DFL)) signal(SIGTERM, none ? SIG_DFL : OnTerm);
+}
 
 std::string NameOf(int64_t version, const std::string& seal) {
   return ".ctrlab-loading-" + std::to_string(version) + "-" + seal + "-";
@@ -82,8 +110,10 @@ LoadingMark::LoadingMark(const std::string& folder, int64_t version, const std::
     fd_ = mkostemp(part.data(), O_CLOEXEC);
     if (fd_ < 0) continue;
     path_ = place + "/" + name_ + part.substr(part.size() - 6);
+    Replace(nullptr, path_.c_str());
     // Other users' servers look whether the lock is held. A mark appears with its lock.
     if (fchmod(fd_, 0644) == 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0 && rename(part.c_str(), path_.c_str()) == 0) return;
+    Replace(path_.c_str(), nullptr);
     unlink(part.c_str());
     close(fd_);
     fd_ = -1;
@@ -92,6 +122,7 @@ LoadingMark::LoadingMark(const std::string& folder, int64_t version, const std::
 
 LoadingMark::~LoadingMark() {
   if (fd_ < 0) return;
+  Replace(path_.c_str(), nullptr);
   unlink(path_.c_str());
   close(fd_);
   EachLeft(folder_, name_, [](const std::string& mark, time_t) { unlink(mark.c_str()); });

@@ -5,7 +5,8 @@
 // the model's can't be written. Its process holds a lock on it, so a mark without a lock is one of a process that ended. As the
 // process may have ended for another reason, such as a kill for want of memory, no mark condemns a version for ever: after a minute
 // the version is tried again, and after each further end ten times as long since the first one, at most a day. A version of other
-// files is another one, and a version that was loaded loses its marks.
+// files is another one, and a version that was loaded loses its marks. A SIGTERM for which the program has no handler of its own
+// takes the mark away: a server that is stopped while it begins says nothing of the version.
 
 #pragma once
 

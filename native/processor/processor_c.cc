@@ -13,6 +13,7 @@
 
 #include "processor/door/calls.h"
 #include "processor/processor.h"
+#include "processor/verified.h"
 
 namespace {
 
@@ -70,7 +71,9 @@ int32_t Say(const Answer& answer, char* problem, size_t problem_size) {
 
 constexpr const char* kNoMemory = "There is no memory for this call: send fewer rows.";
 
-Answer Failed(const std::exception& error) { return Refusal(Code::kFailed, "The call failed: ", error.what()); }
+Answer Failed(const std::exception& error) {
+  return Refusal(IsOfTheMoment(error.what()) ? Code::kUnavailable : Code::kFailed, "The call failed: ", error.what());
+}
 
 template <class Body>
 int32_t Call(char* problem, size_t problem_size, const Body& body) {

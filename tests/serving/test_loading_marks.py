@@ -23,14 +23,14 @@ from pathlib import Path
 
 from ctrlab.serving.processor import Processor
 
-if len(sys.argv) > 3 and os.getuid() == 0:
+if len(sys.argv) > 3 and sys.argv[3] != "stopped" and os.getuid() == 0:
     os.setuid(65534)
 
 
 def ends():
     while not any(list(Path(place).glob(".ctrlab-loading-2-*")) for place in sys.argv[2:]):
         pass
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGTERM if sys.argv[3:] == ["stopped"] else signal.SIGKILL)
 
 
 threading.Thread(target=ends, daemon=True).start()
@@ -81,6 +81,12 @@ def test_a_process_that_ends_leaves_its_mark_and_the_next_one_serves_the_version
     assert refused.value.code == Code.UNAVAILABLE
     shutil.rmtree(folder / "2")
     put(exported[0], folder / "2")  # another version of the same number
+    assert serves(folder) == 2
+
+
+def test_a_process_that_is_stopped_leaves_none(folder):
+    ran = forked.run([sys.executable, "-c", ENDS, folder, folder, "stopped"], timeout=120)
+    assert ran.returncode == -signal.SIGTERM and not marks(folder)
     assert serves(folder) == 2
 
 
