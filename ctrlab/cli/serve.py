@@ -45,6 +45,9 @@ def command(
     most_slowdown: Annotated[
         float, typer.Option(min=0, max=1e9, help="A newer version may take so many times as long as the one that serves; 0: any.")
     ] = 10.0,
+    ignore_unknown: Annotated[
+        bool, typer.Option(help="Leave out columns of a request that the model does not know; the log names them. Else refuse.")
+    ] = False,
     drain: Annotated[str, typer.Option(help="For how long requests inside are waited for when the server is stopped.")] = "5m",
     log: Annotated[Path | None, typer.Option(help="Write what was scored to this folder, to train on.", file_okay=False)] = None,
     log_sample: Annotated[float, typer.Option(min=0, max=1, help="The share of the requests that is logged.")] = 1.0,
@@ -80,7 +83,12 @@ def command(
 
     out = console()
     write_json_lines()
-    configuration = {"batch_rows": batch_rows, "batch_wait_micros": wait, "most_slowdown": most_slowdown}
+    configuration = {
+        "batch_rows": batch_rows,
+        "batch_wait_micros": wait,
+        "most_slowdown": most_slowdown,
+        "ignore_unknown": ignore_unknown,
+    }
     configuration |= {"intra_op_threads": member_threads, "group": of_members}
     waiting = {"threads": threads, "most_waiting": most_waiting, "dedicated": dedicated or ()}
     requests = RequestLog(log, log_sample, duration("--log-every", log_every)) if log else None

@@ -195,7 +195,7 @@ def fits(type: pa.DataType, target: pa.DataType) -> bool:
         return _is_list(type) and (pa.types.is_null(type.value_type) or fits(type.value_type, target.value_type))
     if pa.types.is_string(target):
         return _is_words(type) or pa.types.is_integer(type) or pa.types.is_floating(type)
-    return _is_number(type) or pa.types.is_boolean(type)
+    return _is_number(type) or (pa.types.is_boolean(type) and pa.types.is_floating(target))
 
 
 def _is_nothing(type: pa.DataType) -> bool:

@@ -33,6 +33,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """The first bytes of a file in UTF-16."""
 NAMELESS = re.compile(r"\s*|Unnamed: [0-9]+|__index_level_[0-9]+__")
 """The names of columns without one, as files, pandas and Arrow have them."""
+NAMELESS_ROWS = "name its columns with pandas.read_csv(..., header=None, names=[...]), and give that table"
 TAKES = "a pandas DataFrame, an Arrow table, record batches, or a path of a Parquet file or of a CSV with header"
 
 
@@ -60,7 +61,13 @@ def table(source, schema: Schema | None = None) -> pa.Table:
     made = _file(Path(source), schema) if isinstance(source, str | os.PathLike) else _memory(source)
     names = [name if name.strip() else f"Unnamed: {place}" for place, name in enumerate(made.column_names)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise BadData(f"Each column has a name of its own; {named(source)} has {', '.join(map(repr, twice))} more than once.")
+        cure = (
+            f"if its first line is a row, {NAMELESS_ROWS}"
+            if isinstance(source, str | os.PathLike)
+            else "rename or drop the others"
+        )
+        said = f"Each column has a name of its own; {named(source)} has {', '.join(map(repr, twice))} more than once"
+        raise BadData(f"{said}: {cure}.")
     return pa.table([usual(column) for column in made.columns], names, metadata=made.schema.metadata)
 
 
@@ -157,7 +164,10 @@ def _file(path: Path, schema: Schema | None) -> pa.Table:
         if error.errno is None:  # Arrow's, about what the file holds
             raise BadData(f"{path} can't be read as a table: {_line(error)}.") from None
         raise unreadable(str(path), error) from None
-    raise BadData(f"A table is {TAKES}; {path} ends with none of .parquet, .csv, .tsv.")
+    raise BadData(
+        f"A table is {TAKES}; {path} ends with none of .parquet, .csv, .tsv: read other text with pandas.read_csv(..., sep=...), "
+        "and give that table."
+    )
 
 
 def _csv(path: Path, delimiter: str, schema: Schema | None) -> pa.Table:
@@ -181,7 +191,7 @@ def _csv(path: Path, delimiter: str, schema: Schema | None) -> pa.Table:
     if _is_row(names):
         raise BadData(
             f"{path} can't be read as a table: its first line has the names of the columns, and {', '.join(names)[:60]!r} looks "
-            "like a row: name them with pandas.read_csv(..., header=None, names=[...]), and give that table."
+            f"like a row: {NAMELESS_ROWS}."
         )
     if len({*filter(None, names)}) < len([*filter(None, names)]):
         return found  # `table` refuses it

@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST = 2.0**63
+MOST, LONGEST = 2.0**63, 64
 """Whole numbers with an exponent lie in [-MOST, MOST), those of 64 bits."""
-NUMBER = re.compile(r"[ \t]*[+-]?(?=\.?[0-9])[0-9]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?[ \t]*")
+NUMBER = re.compile(r"[ \t]*[+-]?(?=\.?[0-9])[0-9]*(?:\.[0-9]*)?(?:[eE][+-]?0*[0-9]{1,2})?[ \t]*")
+"""A number, written in at most `LONGEST` signs, so that none is beyond double precision."""
 CODE = re.compile(r"[ \t]*[+-]?(?:0[0-9]+|[0-9]+[eE][0-9]+)[ \t]*")
-WHOLE = re.compile(r"[ \t]*\+?(-?)(0|[1-9][0-9]*)(?:\.0*)?[ \t]*")
+WHOLE = re.compile(r"[ \t]*(?:\+|(-)|)(0|[1-9][0-9]*)(?:\.0*)?[ \t]*")
 """A whole number of any length, as most are spelled."""
-RARE = r"^[ \t]*[+-]?([0-9]*\.0*|[0-9.]+[eE][+-]?[0-9]+)[ \t]*$"
-"""What else may be a whole number."""
+RARE = r"^[ \t]*[+-]?([0-9]*\.0*|[0-9]{8,}\.[0-9]+|[0-9]*\.[0-9]{8,}|[0-9.]+[eE][+-]?[0-9]+)[ \t]*$"
+"""What else may be a whole number: a fraction of many digits is rounded to one."""
 
 
 def word(text: str) -> str:
@@ -37,8 +38,8 @@ def word(text: str) -> str:
     ['438', '0438', '1', '1000', '1e3', '1.5', 'Rome']
     """
     if found := WHOLE.fullmatch(text):
-        return "0" if found[2] == "0" else found[1] + found[2]
-    if not NUMBER.fullmatch(text) or CODE.fullmatch(text):
+        return "0" if found[2] == "0" else (found[1] or "") + found[2]
+    if len(text) > LONGEST or not NUMBER.fullmatch(text) or CODE.fullmatch(text):
         return text
     number = float(text)
     return str(int(number)) if -MOST <= number < MOST and number.is_integer() else text

@@ -23,8 +23,10 @@ WHY = {
     503: "The model can't answer now.",
 }
 TEXT = {"type": ["string", "object"], "properties": {"b64": {"type": "string"}}, "required": ["b64"]}
-WORD = TEXT | {"minLength": 1, "properties": {"b64": {"type": "string", "minLength": 1}}}
-"""A text in a list, which is not empty."""
+THERE = {"minLength": 1, "properties": {"b64": {"type": "string", "minLength": 1}}}
+"""The rules of a text in a list, which is not empty."""
+WHOLE = {"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 64) - 1}
+"""A number among words stands for its digits."""
 VALUES = {"string": TEXT, "bool": {"type": "boolean"}} | {f"float{bits}": {"type": "number"} for bits in (16, 32, 64)}
 VALUES |= {
     f"int{bits}": {"type": "integer", "minimum": -(1 << bits - 1), "maximum": (1 << bits - 1) - 1} for bits in (8, 16, 32, 64)
@@ -117,10 +119,17 @@ def _predict(info: dict) -> dict:
         if part == "row_splits" or (info.get("per_user") and name == COUNTS.column):
             continue
         if part != "values":
-            row[name] = _optional(name, _with_or_without_1(VALUES[kind], shapes[name][1:]), defaults)
+            value = (
+                _word(name, info)
+                if kind == "string"
+                else _or(VALUES[kind], "boolean")
+                if kind.startswith("float")
+                else VALUES[kind]
+            )
+            row[name] = _optional(name, _with_or_without_1(value, shapes[name][1:]), defaults)
             columns[name] = _optional(name, _lists(row[name], [-1]), defaults, inside=True)
             continue
-        entries = _lists(WORD if kind == "string" else VALUES[kind], [-1])
+        entries = _lists(_word(name, info) | THERE if kind == "string" else VALUES[kind], [-1])
         row[column] = _optional(column, entries, defaults)
         columns[column] = _optional(column, _lists(row[column], [-1]), defaults, inside=True)
         splits = f"{column}/row_splits"
@@ -128,14 +137,15 @@ def _predict(info: dict) -> dict:
         together |= {name: [splits], splits: [name]}
         if column not in defaults:
             rules.append({"anyOf": [{"required": [column]}, {"required": [name]}]})
+    others = info.get("ignores_unknown", False)
     needed = sorted(row.keys() - defaults.keys())
     counts = {COUNTS.column: _lists({"type": "integer", "minimum": 0}, [-1])} if info.get("per_user") else {}
-    by_row = {"type": "object", "properties": row, "required": needed, "additionalProperties": False}
+    by_row = {"type": "object", "properties": row, "required": needed, "additionalProperties": others}
     by_column = {
         "type": "object",
         "properties": columns | counts,
         "required": [name for name in needed if name in types],
-        "additionalProperties": False,
+        "additionalProperties": others,
     } | ({"allOf": rules} if rules else {})
     by_column |= {"dependentRequired": together} if together else {}
     if len(row) == 1:
@@ -169,6 +179,11 @@ def _with_or_without_1(value: dict, sizes: Sequence[int]) -> dict:
     return _lists(_or(value, "array") | {"items": value, "minItems": 1, "maxItems": 1}, sizes[:-1])
 
 
+def _word(name: str, info: dict) -> dict:
+    """The schema of a text, which among words may also be a whole number."""
+    return WHOLE | _or(TEXT, "integer") if name in info.get("words", ()) else TEXT
+
+
 def _optional(column: str, value: dict, defaults: Mapping, *, inside: bool = False) -> dict:
     """The schema of a value that may be null, with its default, if the column has one. `inside`: of the column's list."""
     if column not in defaults:
@@ -179,7 +194,7 @@ def _optional(column: str, value: dict, defaults: Mapping, *, inside: bool = Fal
 def _or(value: dict, kind: str) -> dict:
     """The schema of a value that may also be of this type. (No choice of schemas: generators of tests give up on many.)"""
     types = value["type"] if isinstance(value["type"], list) else [value["type"]]
-    return value | {"type": [*types, kind]}
+    return value if kind in types else value | {"type": [*types, kind]}
 
 
 def _object(properties: dict) -> dict:

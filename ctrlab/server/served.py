@@ -216,7 +216,7 @@ class ServedModel:
         return {"model": self.name, "version": version}
 
     def _tell_others(self, newest: int) -> None:
-        """Logs what is odd about the versions, and is not logged yet."""
+        """Logs what is odd about the versions and about requests to them, and is not logged yet."""
         infos = self.infos()
         for version in infos.keys() & self._pinned.keys() - {newest}:
             pinned, loads = self._pinned[version], infos[version]["loads"]
@@ -228,6 +228,9 @@ class ServedModel:
         sentences = [f"Version {version} of {self.name} is not served: {why}" for version, why in refused.items()]
         said = {*refused.values()}
         sentences += [why for why in self._ignored.values() if why not in said]
+        if left_out := sorted({name for info in infos.values() for name in info["ignored"]}):
+            said = "Requests have columns that the model does not know, and that are left out"
+            sentences.append(f"{said}: to {self.name}, {', '.join(left_out)}")
         self._once.tell([*sentences, *filter(None, map(self.note, infos.values()))])
 
     def _pin(self, version: int) -> bool:
@@ -245,11 +248,11 @@ class ServedModel:
         self._refused.pop(version, None)
         with self._lock:
             self._pinned[version] = pinned
+        if version != self._told[0]:
+            log.info("Version %d of %s is served beside the newest", version, self.name, extra=self._about(version))
         return True
 
 
-        if version != self._told[0]:
-            log.info("Version %d of %s is served beside the newest", version, self.name, extra=self._about(version))
 def files_in(folder: Path) -> frozenset:
     """The files of a folder, as they are now."""
     found = set()

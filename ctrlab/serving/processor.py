@@ -149,7 +149,7 @@ class Processor:
     Args:
         folder: the model's folder; its versions are folders in it.
         configuration: the fields that native/processor/processor_c.h describes: name, version, intra_op_threads, group,
-            poll_seconds, most_request_bytes, batch_rows, batch_wait_micros, most_slowdown.
+            poll_seconds, most_request_bytes, batch_rows, batch_wait_micros, ignore_unknown, most_slowdown.
     Raises:
         Refused: no version can be loaded, or a field is invalid. NativeLibraryError: there is no library.
     """
@@ -208,7 +208,8 @@ class Processor:
     def info(self) -> dict:
         """Describes the served model: name, version, update, step of the training; inputs and outputs with their types, and
         `input_shapes` and `output_shapes`, with -1 for any size; `defaults`, {column: its default} of those that a request may
-        leave out; `per_user`, the columns that candidates share, if they do.
+        leave out; `per_user`, the columns that candidates share, if they do; `words`, the inputs whose texts are ids, as
+        `ctrlab.schema.words` has them; `ignores_unknown`, and `ignored`, the first 100 columns of requests that were left out.
 
         Also `loads`: the number of versions loaded so far; `gone`: whether this version is no longer in the folder;
         `read_micros`: when the weights were read from the model, microseconds since 1970; `longest_pause_micros`: the

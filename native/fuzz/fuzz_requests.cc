@@ -27,9 +27,13 @@ using namespace std::string_literals;
 constexpr int32_t kMost = 8;
 
 const Signature& TheSignature(bool shared) {
-  static const std::vector<Signature::Input> columns = {
-      {"age", Type::kInt32},        {"id", Type::kInt64},    {"item", Type::kText},        {"past/row_splits", Type::kInt64},
-      {"past/values", Type::kText}, {"price", Type::kFloat}, {"scores", Type::kFloat, {2}}};
+  static const std::vector<Signature::Input> columns = {{"age", Type::kInt32},
+                                                        {"id", Type::kInt64},
+                                                        {"item", Type::kText, {}, true},
+                                                        {"past/row_splits", Type::kInt64},
+                                                        {"past/values", Type::kText, {}, true},
+                                                        {"price", Type::kFloat},
+                                                        {"scores", Type::kFloat, {2}}};
   static const Signature::Defaults defaults = {{"age", {7, 7, "7"}}, {"item", {}}, {"past", {}}, {"price", {1.5, 0, "1.5"}}};
   static const Signature alone(columns, {}, defaults);
   static const Signature of_users(
@@ -61,6 +65,7 @@ class Buffers : public Arrays {
     if (k < 0 || k >= lengths[i]) std::abort();
     texts[i][k] = text;
   }
+  bool Ignore(std::string_view name) override { return name == "other"; }
 
   const Signature& signature;
   int64_t lengths[kMost] = {-1, -1, -1, -1, -1, -1, -1, -1};

@@ -81,6 +81,8 @@ Answer Configuration::Parse(std::string_view json, Configuration* configuration)
       if (value.get(number) != simdjson::SUCCESS || number < 0 || number > 1'000'000)
         return odd("a whole number in [0, 1000000]");
       configuration->batch_wait_micros = number;
+    } else if (name == "ignore_unknown") {
+      if (value.get(configuration->ignore_unknown) != simdjson::SUCCESS) return odd("true or false");
     } else if (name == "most_slowdown") {
       double times;
       if (value.get(times) != simdjson::SUCCESS || !(times >= 0 && times <= 1e9)) return odd("a number in [0, 1e9]");
@@ -88,7 +90,7 @@ Answer Configuration::Parse(std::string_view json, Configuration* configuration)
     } else {
       return Invalid(
           "A processor's configuration has name, version, intra_op_threads, group, poll_seconds, "
-          "most_request_bytes, batch_rows, batch_wait_micros, most_slowdown; ",
+          "most_request_bytes, batch_rows, batch_wait_micros, ignore_unknown, most_slowdown; ",
           std::string(name), " is unknown.");
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "processor/json.h"
@@ -15,17 +16,24 @@ namespace ctrlab::processor {
 
 namespace {
 
-// The head of an input: which array it is, and how many values it says that it has.
-Answer PlaceInput(const Signature& signature, const Received& received, std::string_view name, std::string_view datatype,
-                  const Shape& shape, int32_t* i, int64_t* n) {
-  *i = signature.PlaceOf(name);
-  if (*i < 0) return received.Unknown(name);
-  const Signature::Input& input = signature[*i];
-  if (datatype != FactsOf(input.type).datatype) {
+// What the head of an input says: which array it is, of which type its values are, and how many. An input of words may have whole
+// numbers.
+struct Head {
+  int32_t place;  // -1 if it is ignored
+  Type type;
+  int64_t count;
+};
+
+Answer ReadHead(const Signature& signature, const Received& received, std::string_view name, std::string_view datatype,
+                const Shape& shape, Head* head) {
+  *head = {signature.PlaceOf(name), Type::kText, CountOf(shape)};
+  if (head->place < 0) return received.Unknown(name);
+  const Signature::Input& input = signature[head->place];
+  head->type = input.words ? NumberType(&TypeFacts::datatype, datatype, input.type) : input.type;
+  if (datatype != FactsOf(head->type).datatype) {
     return Invalid("Input ", input.name, " is of datatype ", FactsOf(input.type).datatype, "; received ", Shown(datatype), ".");
   }
-  *n = CountOf(shape);
-  if (*n >= 0) return {};
+  if (head->count >= 0) return {};
   return Invalid("Input ", input.name, " has a shape of sizes from 0 to 2^31; received ", Words(shape), ".");
 }
 
@@ -34,17 +42,23 @@ Answer WrongLength(const Signature::Input& input, int64_t n, std::string_view re
 }
 
 // Values as bytes: numbers as they lie in memory; of each text its length as u32, and its bytes.
-Answer FillRaw(const Signature& signature, int32_t i, const Shape& shape, std::string_view raw, Received* received,
-               Arrays* arrays) {
+Answer FillRaw(const Signature& signature, const Head& head, const Shape& shape, std::string_view raw, Received* received) {
+  const auto [i, type, n] = head;
   const Signature::Input& input = signature[i];
-  const int64_t n = CountOf(shape);
   void* data;
-  if (input.type != Type::kText) {
-    const int64_t bytes = BytesOf(input.type);
+  if (type != Type::kText) {
+    const int64_t bytes = BytesOf(type);
     if (n > static_cast<int64_t>(raw.size()) || n * bytes != static_cast<int64_t>(raw.size())) {
       return WrongLength(input, n, std::to_string(raw.size()) + " bytes");
     }
     if (Answer bad = received->Make(i, shape, &data); !bad.ok()) return bad;
+    if (input.type != type) {
+      return WithNumber(type, [&, place = i, count = n]<class T>(T) {
+        const std::unique_ptr<T[]> numbers(new T[count]);
+        if (count > 0) std::memcpy(numbers.get(), raw.data(), raw.size());
+        return received->SetWords(place, numbers.get(), count);
+      });
+    }
     if (n > 0) std::memcpy(data, raw.data(), raw.size());
     return {};
   }
@@ -56,7 +70,7 @@ Answer FillRaw(const Signature& signature, int32_t i, const Shape& shape, std::s
     std::memcpy(&length, raw.data(), 4);
     raw.remove_prefix(4);
     if (length > raw.size()) return WrongLength(input, n, "fewer: one is longer than what is left");
-    arrays->SetText(i, k, raw.substr(0, length));
+    received->SetText(i, k, raw.substr(0, length));
     raw.remove_prefix(length);
   }
   return raw.empty() ? Answer{} : WrongLength(input, n, "more");
@@ -113,38 +127,41 @@ struct WireInput {
 };
 
 // The typed values of an input, an InferTensorContents.
-Answer FillTyped(const Signature& signature, int32_t i, const Shape& shape, std::string_view contents, Received* received,
-                 Arrays* arrays) {
+Answer FillTyped(const Signature& signature, const Head& head, const Shape& shape, std::string_view contents,
+                 Received* received) {
+  const auto [i, type, n] = head;
   const Signature::Input& input = signature[i];
-  const int64_t n = CountOf(shape);
-  const uint32_t wanted = FactsOf(input.type).contents;
-  if (wanted == 0) return Invalid("Values of ", FactsOf(input.type).datatype, " are raw contents; ", input.name, " has others.");
+  const uint32_t wanted = FactsOf(type).contents;
+  if (wanted == 0) return Invalid("Values of ", FactsOf(type).datatype, " are raw contents; ", input.name, " has others.");
   if (n > static_cast<int64_t>(contents.size())) return WrongLength(input, n, "fewer");  // a value has a byte at least
   void* data;
   if (Answer bad = received->Make(i, shape, &data); !bad.ok()) return bad;
   int64_t count = 0;
-  if (input.type == Type::kText) {
+  if (type == Type::kText) {
     WireReader fields(contents);
     while (fields.Next()) {
       if (fields.field() != wanted) continue;
       if (!fields.is_bytes()) return Malformed();
-      if (count < n) arrays->SetText(i, count, fields.bytes());
+      if (count < n) received->SetText(i, count, fields.bytes());
       ++count;
     }
     if (!fields.ok()) return Malformed();
-  } else {
-    const Numbers read = WithNumber(input.type, [&]<class T>(T) {
-      return ForEachNumber<T>(contents, wanted, [&](T value) {
-        if (count < n) static_cast<T*>(data)[count] = value;
-        ++count;
-      });
+    return count == n ? Answer{} : WrongLength(input, n, std::to_string(count));
+  }
+  return WithNumber(type, [&, place = i, type = type, n = n]<class T>(T) -> Answer {
+    const std::unique_ptr<T[]> held(input.type == type ? nullptr : new T[n]);
+    T* const values = held ? held.get() : static_cast<T*>(data);
+    const Numbers read = ForEachNumber<T>(contents, wanted, [&](T value) {
+      if (count < n) values[count] = value;
+      ++count;
     });
     if (read == Numbers::kMalformed) return Malformed();
     if (read == Numbers::kTooLarge) {
-      return Invalid("A value of ", input.name, " must be ", FactsOf(input.type).wanted, "; received a number that is none.");
+      return Invalid("A value of ", input.name, " must be ", FactsOf(type).wanted, "; received a number that is none.");
     }
-  }
-  return count == n ? Answer{} : WrongLength(input, n, std::to_string(count));
+    if (count != n) return WrongLength(input, n, std::to_string(count));
+    return held ? received->SetWords(place, values, n) : Answer{};
+  });
 }
 
 }  // namespace
@@ -191,15 +208,15 @@ Answer ParseInferRequest(std::string_view bytes, const Signature& signature, con
                    raw.size(), ".");
   }
   for (size_t k = 0; k < inputs.size(); ++k) {
-    int32_t i;
-    int64_t n;
+    Head head;
     const WireInput& input = inputs[k];
-    if (Answer bad = PlaceInput(signature, received, input.name, input.datatype, input.shape, &i, &n); !bad.ok()) return bad;
+    if (Answer bad = ReadHead(signature, received, input.name, input.datatype, input.shape, &head); !bad.ok()) return bad;
     if (!raw.empty() && input.has_contents) {
-      return Invalid("Where one input has raw contents, none has others; ", signature[i].name, " has both.");
+      return Invalid("Where one input has raw contents, none has others; ", Shown(input.name), " has both.");
     }
-    Answer filled = raw.empty() ? FillTyped(signature, i, input.shape, input.contents, &received, arrays)
-                                : FillRaw(signature, i, input.shape, raw[k], &received, arrays);
+    if (head.place < 0) continue;
+    Answer filled = raw.empty() ? FillTyped(signature, head, input.shape, input.contents, &received)
+                                : FillRaw(signature, head, input.shape, raw[k], &received);
     if (!filled.ok()) return filled;
   }
   return received.Finish();
@@ -216,12 +233,7 @@ class InferJson {
  public:
   InferJson(std::string_view tail, const Signature& signature, const std::vector<std::string>& outputs, size_t bytes,
             InferRequest* request, Arrays* arrays)
-      : tail_(tail),
-        signature_(signature),
-        outputs_(outputs),
-        request_(request),
-        arrays_(arrays),
-        filler_(signature, arrays, bytes) {}
+      : tail_(tail), signature_(signature), outputs_(outputs), request_(request), filler_(signature, arrays, bytes) {}
 
   Answer Read(const object& fields) {
     for (const auto& [name, value] : fields) {
@@ -273,19 +285,21 @@ class InferJson {
       if (dim.get(size) != simdjson::SUCCESS) return Odd("shape", "a list of whole numbers", dim);
       shape.push_back(size);
     }
-    int32_t i;
-    int64_t bytes, n;
-    if (Answer bad = PlaceInput(signature_, filler_.received(), name, datatype, shape, &i, &n); !bad.ok()) return bad;
+    Head head;
+    int64_t bytes;
+    if (Answer bad = ReadHead(signature_, filler_.received(), name, datatype, shape, &head); !bad.ok()) return bad;
     if (element size; given["parameters"]["binary_data_size"].get(size) == simdjson::SUCCESS) {
       if (size.get(bytes) != simdjson::SUCCESS) return Odd("binary_data_size", "a whole number of 64 bits", size);
       if (bytes < 0 || bytes > static_cast<int64_t>(tail_.size())) {
-        return Invalid("An input's bytes stand behind the JSON; ", name, " says that it has ", bytes, ", and ", tail_.size(),
-                       " are left.");
+        return Invalid("An input's bytes stand behind the JSON; ", Shown(name), " says that it has ", bytes, ", and ",
+                       tail_.size(), " are left.");
       }
       const std::string_view raw = tail_.substr(0, bytes);
       tail_.remove_prefix(bytes);
-      return FillRaw(signature_, i, shape, raw, &filler_.received(), arrays_);
+      return head.place < 0 ? Answer{} : FillRaw(signature_, head, shape, raw, &filler_.received());
     }
+    if (head.place < 0) return {};
+    const auto [i, type, n] = head;
     array values;
     if (given["data"].get(values) != simdjson::SUCCESS) {
       return Invalid("An input has a list as its data, or binary_data_size; ", name, " has neither.");
@@ -316,7 +330,6 @@ class InferJson {
   const Signature& signature_;
   const std::vector<std::string>& outputs_;
   InferRequest* const request_;
-  Arrays* const arrays_;
   Filler filler_;
 };
 

@@ -100,7 +100,8 @@ class Signature {
   struct Input {
     std::string name;
     Type type;
-    Shape row = {};  // the shape of a row; -1: any size, the same in all rows of a request
+    Shape row = {};      // the shape of a row; -1: any size, the same in all rows of a request
+    bool words = false;  // whether its texts are ids: then they are words, as native/words.h has them
 
     // The shape of the array, -1 for its rows.
     Shape shape() const {
@@ -214,6 +215,8 @@ class Arrays {
   virtual bool Make(int32_t i, const Shape& shape, void** data) = 0;
   // Value k of input i, whose type is text. The bytes are copied.
   virtual void SetText(int32_t i, int64_t k, std::string_view text) = 0;
+  // Whether the request may have this input, although the model does not know it.
+  virtual bool Ignore(std::string_view) { return false; }
 };
 
 // A model's output, an array whose first size is the number of rows.

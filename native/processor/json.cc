@@ -157,13 +157,16 @@ class RowsOf {
       int32_t next = 0, there = 0;
       for (const auto& [name, value] : fields) {
         // Rows mostly have their columns in one order; then no name is looked up.
-        if (row == 0 || next >= std::ssize(order_) || columns[order_[next]].name != name) {
+        if (row == 0 || next >= std::ssize(order_) || order_[next].name != name) {
           const int32_t c = signature_.ColumnOf(name);
-          if (c < 0) return filler_->received().Unknown(name);
+          if (c < 0) {
+            if (Answer bad = filler_->received().Unknown(name); !bad.ok()) return bad;
+          }
           order_.resize(std::max<size_t>(order_.size(), next + 1));
-          order_[next] = c;
+          order_[next] = {name, c};
         }
-        const int32_t c = order_[next++];
+        const int32_t c = order_[next++].column;
+        if (c < 0) continue;
         if (seen_[c] == row)
           return Invalid("A row has each column once; row ", row, " has ", Shown(name), " twice: leave one out.");
         seen_[c] = row;
@@ -187,7 +190,11 @@ class RowsOf {
   const array& rows_;
   Filler* const filler_;
   std::vector<int64_t> counts_, seen_;
-  std::vector<int32_t> order_;
+  struct Field {
+    std::string_view name;
+    int32_t column;  // -1 if it is none of the model's
+  };
+  std::vector<Field> order_;
   int64_t row_count_ = 0;
 };
 

@@ -35,6 +35,36 @@ inline const char* KindOf(const element& value) {
   }
 }
 
+// Why a request is no JSON.
+inline Answer NoJson(std::string_view json, simdjson::error_code error) {
+  bool quoted = false;
+  for (size_t at = 0; at < json.size(); ++at) {
+    const auto is_letter = [&](size_t k) { return k < json.size() && std::isalpha(static_cast<unsigned char>(json[k])); };
+    if (json[at] == '\\' && quoted) {
+      ++at;
+    } else if (json[at] == '"') {
+      quoted = !quoted;
+    } else if (!quoted && is_letter(at)) {
+      size_t end = at;
+      while (is_letter(end)) ++end;
+      const std::string_view word = json.substr(at, end - at);
+      if (word != "true" && word != "false" && word != "null" && word != "e" && word != "E") {
+        return Invalid("A request is JSON, whose words are true, false and null; this has ", Shown(word),
+                       " outside of quotes: a value that is missing is null.");
+      }
+      at = end - 1;
+    }
+  }
+  if (error == simdjson::BIGINT_ERROR || error == simdjson::NUMBER_ERROR) {
+    return Invalid(
+        "A request's numbers are JSON's, whole ones of at most 64 bits; this has another: write it with an exponent, or ",
+        "an id as text.");
+  }
+  const std::string_view said = simdjson::error_message(error);
+  const size_t code = said.find(": ");
+  return Invalid("A request is JSON; this is none: ", code == said.npos ? said : said.substr(code + 2));
+}
+
 // Calls read(fields) with the fields of a request, which must be a JSON object. `form` shows its form, for the error if it is not
 // one.
 template <class Read>
@@ -46,11 +76,7 @@ Answer ReadObject(std::string_view json, const char* form, const Read& read) {
   simdjson::dom::parser& parser = json.size() > kKept ? once : kept;
   element request;
   if (const auto error = parser.parse(json.data(), json.size()).get(request); error) {
-    if (error == simdjson::BIGINT_ERROR || error == simdjson::NUMBER_ERROR) {
-      return Invalid(
-          "A request's numbers are JSON's, whole ones of at most 64 bits; this has another: write it with an exponent.");
-    }
-    return Invalid("A request is JSON; this is none: ", simdjson::error_message(error));
+    return NoJson(json, error);
   }
   object fields;
   if (request.get(fields) != simdjson::SUCCESS) {
@@ -107,7 +133,13 @@ bool NumberOf(const element& value, T* out) {
     return IsFinite(*out);
   } else {
     std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t> number;
-    if (value.get(number) != simdjson::SUCCESS) return false;
+    if (value.get(number) != simdjson::SUCCESS) {
+      double written;  // 3.0, as programs have whole numbers beside missing ones
+      int64_t whole;
+      if (!value.is_double() || value.get(written) != simdjson::SUCCESS || !WholeOf(written, &whole)) return false;
+      if (std::is_unsigned_v<T> && whole < 0) return false;
+      number = static_cast<decltype(number)>(whole);
+    }
     *out = static_cast<T>(number);
     return *out == number;
   }
@@ -158,8 +190,14 @@ class Filler {
     }
     const Type type = signature_[i].type;
     if (type == Type::kText) return SetText(i, k, value, place);
-    const bool set = WithNumber(type, [&]<class T>(T) { return NumberOf(value, static_cast<T*>(data_[i]) + k); });
-    return set ? Answer{} : Odd(type, value, place);
+    const bool set = WithNumber(type, [&]<class T>(T) {
+      T* const out = static_cast<T*>(data_[i]) + k;
+      bool truth;
+      if (!kIsFloat<T> || !signature_.IsColumn(i) || value.get(truth) != simdjson::SUCCESS) return NumberOf(value, out);
+      *out = static_cast<T>(truth);  // as in a table
+      return true;
+    });
+    return set ? Answer{} : Odd(i, value, place);
   }
 
   void SetSplit(int32_t i, int64_t k, int64_t at) { static_cast<int64_t*>(data_[i])[k] = at; }
@@ -184,20 +222,30 @@ class Filler {
   Answer SetText(int32_t i, int64_t k, const element& value, const Place& place) {
     std::string_view text;
     if (value.get(text) == simdjson::SUCCESS) {
-      arrays_->SetText(i, k, text);
+      received_.SetText(i, k, text);
       return {};
+    }
+    if (signature_[i].words && value.is_number()) {
+      const bool set = value.is_int64()    ? received_.SetWord(i, k, value.get_int64().value_unsafe())
+                       : value.is_uint64() ? received_.SetWord(i, k, value.get_uint64().value_unsafe())
+                                           : received_.SetWord(i, k, value.get_double().value_unsafe());
+      return set ? Answer{} : Odd(i, value, place);
     }
     std::string bytes;
     if (value["b64"].get(text) == simdjson::SUCCESS && Base64(text, &bytes)) {
-      arrays_->SetText(i, k, bytes);
+      received_.SetText(i, k, bytes);
       return {};
     }
-    return Odd(Type::kText, value, place);
+    return Odd(i, value, place);
   }
 
-  Answer Odd(Type type, const element& value, const Place& place) const {
-    return Invalid("A value of ", place.Words(), ", must be ", FactsOf(type).wanted, "; received ", KindOf(value),
-                   value.is_number() || value.is_string() ? " that is none: " : ": ", Shown(simdjson::minify(value)), ".");
+  Answer Odd(int32_t i, const element& value, const Place& place) const {
+    const std::string shown = Shown(simdjson::minify(value));
+    const bool fraction = signature_[i].words && value.is_number();
+    return Invalid("A value of ", place.Words(), ", must be ",
+                   fraction ? "text, or a whole number of 64 bits" : FactsOf(signature_[i].type).wanted, "; received ",
+                   value.is_null() || value.is_bool() ? shown : KindOf(value) + (": " + shown),
+                   fraction ? ": send it as text." : ".");
   }
 
   const Signature& signature_;

@@ -1,6 +1,7 @@
 #include "processor/predict.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "processor/received.h"
 #include "processor/wire.h"
@@ -42,8 +43,7 @@ bool ReadShape(std::string_view message, TensorFields* found) {
 }
 
 template <class Number>
-Answer FillNumbers(const Signature::Input& input, std::string_view tensor, const TensorFields& fields, void* data) {
-  auto* const out = static_cast<Number*>(data);
+Answer FillNumbers(const Signature::Input& input, Type type, std::string_view tensor, const TensorFields& fields, Number* out) {
   const int64_t n = fields.count;
   if (!fields.content.empty()) {
     if (fields.content.size() != n * sizeof(Number)) {
@@ -54,13 +54,13 @@ Answer FillNumbers(const Signature::Input& input, std::string_view tensor, const
     return {};
   }
   int64_t count = 0;
-  const Numbers read = ForEachNumber<Number>(tensor, FactsOf(input.type).values, [&](Number value) {
+  const Numbers read = ForEachNumber<Number>(tensor, FactsOf(type).values, [&](Number value) {
     if (count < n) out[count] = value;
     ++count;
   });
   if (read == Numbers::kMalformed) return Malformed(input.name);
   if (read == Numbers::kTooLarge) {
-    return Invalid("A value of ", input.name, " must be ", FactsOf(input.type).wanted, "; received a number that is none.");
+    return Invalid("A value of ", input.name, " must be ", FactsOf(type).wanted, "; received a number that is none.");
   }
   if (count > n)
     return Invalid("A tensor has at most as many values as its shape; ", input.name, " has ", count, " for ", n, ".");
@@ -69,7 +69,7 @@ Answer FillNumbers(const Signature::Input& input, std::string_view tensor, const
 }
 
 // A tensor's content of text: the length of each as a varint, and then the bytes of all.
-bool FillPackedTexts(std::string_view content, int32_t i, int64_t n, Arrays* arrays) {
+bool FillPackedTexts(std::string_view content, int32_t i, int64_t n, Received* received) {
   WireReader skipped(content), lengths(content);
   for (int64_t k = 0; k < n; ++k) skipped.Varint();
   if (!skipped.ok()) return false;
@@ -77,16 +77,16 @@ bool FillPackedTexts(std::string_view content, int32_t i, int64_t n, Arrays* arr
   for (int64_t k = 0; k < n; ++k) {
     const uint64_t length = lengths.Varint();
     if (length > texts.size()) return false;
-    arrays->SetText(i, k, texts.substr(0, length));
+    received->SetText(i, k, texts.substr(0, length));
     texts.remove_prefix(length);
   }
   return texts.empty();
 }
 
 Answer FillTexts(const Signature::Input& input, std::string_view tensor, std::string_view content, int32_t i, int64_t n,
-                 Arrays* arrays) {
+                 Received* received) {
   if (!content.empty()) {
-    if (FillPackedTexts(content, i, n, arrays)) return {};
+    if (FillPackedTexts(content, i, n, received)) return {};
     return Invalid("The content of a tensor of text has ", n, " lengths, and so many bytes; that of ", input.name, " has not.");
   }
   int64_t count = 0;
@@ -95,16 +95,16 @@ Answer FillTexts(const Signature::Input& input, std::string_view tensor, std::st
   while (fields.Next()) {
     if (fields.field() != FactsOf(Type::kText).values || !fields.is_bytes()) continue;
     last = fields.bytes();
-    if (count < n) arrays->SetText(i, count, last);
+    if (count < n) received->SetText(i, count, last);
     ++count;
   }
   if (count > n)
     return Invalid("A tensor has at most as many values as its shape; ", input.name, " has ", count, " for ", n, ".");
-  for (; count < n && !last.empty(); ++count) arrays->SetText(i, count, last);
+  for (; count < n && !last.empty(); ++count) received->SetText(i, count, last);
   return {};
 }
 
-Answer ParseTensor(std::string_view tensor, const Signature& signature, int32_t i, Received* received, Arrays* arrays) {
+Answer ParseTensor(std::string_view tensor, const Signature& signature, int32_t i, Received* received) {
   const Signature::Input& input = signature[i];
   TensorFields found;
   WireReader fields(tensor);
@@ -117,7 +117,8 @@ Answer ParseTensor(std::string_view tensor, const Signature& signature, int32_t 
     }
   }
   if (!fields.ok()) return Malformed(input.name);
-  if (found.dtype != FactsOf(input.type).tensorflow) {
+  const Type type = input.words ? NumberType(&TypeFacts::tensorflow, found.dtype, input.type) : input.type;
+  if (found.dtype != FactsOf(type).tensorflow) {
     return Invalid("Input ", input.name, " is of type ", NameOf(input.type), " (", FactsOf(input.type).tensorflow,
                    " in a TensorProto); received type ", found.dtype, ".");
   }
@@ -135,8 +136,13 @@ Answer ParseTensor(std::string_view tensor, const Signature& signature, int32_t 
     return Invalid("A tensor holds its values; ", input.name, " says that it has ", found.count, " in ", bytes, " bytes.");
   }
   if (Answer bad = received->Make(i, found.shape, &data); !bad.ok()) return bad;
-  if (input.type == Type::kText) return FillTexts(input, tensor, found.content, i, found.count, arrays);
-  return WithNumber(input.type, [&]<class T>(T) { return FillNumbers<T>(input, tensor, found, data); });
+  if (type == Type::kText) return FillTexts(input, tensor, found.content, i, found.count, received);
+  return WithNumber(type, [&]<class T>(T) -> Answer {
+    if (input.type == type) return FillNumbers(input, type, tensor, found, static_cast<T*>(data));
+    const std::unique_ptr<T[]> numbers(new T[found.count]);
+    if (Answer bad = FillNumbers(input, type, tensor, found, numbers.get()); !bad.ok()) return bad;
+    return received->SetWords(i, numbers.get(), found.count);
+  });
 }
 
 Answer ParseSpec(std::string_view spec, Addressee* addressee) {
@@ -177,8 +183,8 @@ Answer ParsePredictRequest(std::string_view bytes, const Signature& signature, c
       }
       if (!entry.ok()) return Malformed("inputs");
       const int32_t i = signature.PlaceOf(name);
-      if (i < 0) return received.Unknown(name);
-      if (Answer bad = ParseTensor(tensor, signature, i, &received, arrays); !bad.ok()) return bad;
+      Answer bad = i < 0 ? received.Unknown(name) : ParseTensor(tensor, signature, i, &received);
+      if (!bad.ok()) return bad;
     } else if (fields.field() == 3) {  // output_filter
       const std::string name(fields.bytes());
       if (std::find(outputs.begin(), outputs.end(), name) == outputs.end()) {

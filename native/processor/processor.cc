@@ -274,8 +274,9 @@ Answer Processor::ParseRequest(const Servable& servable, int32_t format, std::st
 Answer Processor::Process(const Servable& servable, int32_t format, std::string_view request, int64_t header,
                           Response* response) {
   const auto begun = Clock::now();
-  Read read(servable.signature());
+  Read read(servable.signature(), configuration_.ignore_unknown);
   if (Answer bad = ParseRequest(servable, format, request, header, &read); !bad.ok()) return bad;
+  if (!read.ignored.empty()) Note(read.ignored);
   const auto parsed = Clock::now();
   std::vector<tensorflow::Tensor> values;
   serving::Moment moment;
@@ -284,8 +285,8 @@ Answer Processor::Process(const Servable& servable, int32_t format, std::string_
   const std::vector<Output> outputs =
       servable.Chosen(values, read.predict.outputs.empty() ? read.infer.outputs : read.predict.outputs);
   const Addressee by = {configuration_.name, "", kSignature, servable.version()};
-  response->version = servable.version();
   if (Answer bad = RequireFinite(outputs); !bad.ok()) return bad;
+  response->version = servable.version();
   response->update = moment.update;
   response->bytes = format == CTRLAB_PROCESSOR_PREDICT ? WritePredictResponse(by, outputs)
                     : format == CTRLAB_PROCESSOR_JSON  ? WriteJsonResponse(outputs, read.rows)
@@ -300,7 +301,7 @@ Answer Processor::Process(const Servable& servable, int32_t format, std::string_
 Answer Processor::Parse(const Servable& servable, int32_t format, std::string_view request, int64_t header,
                         Response* response) const {
   if (request.size() > INT32_MAX) return Invalid("A request that is parsed has less than 2 GiB; received ", request.size(), ".");
-  Read read(servable.signature());
+  Read read(servable.signature(), configuration_.ignore_unknown);
   if (Answer bad = ParseRequest(servable, format, request, header, &read); !bad.ok()) return bad;
   response->version = servable.version();
   response->bytes = WriteArrow(read.tensors.all());
@@ -320,6 +321,13 @@ Answer Processor::RequireServed(const Servable& servable, const Addressee& asked
                    " is served; received a request for ", *asked.version, ".");
   }
   return {};
+}
+
+void Processor::Note(const std::set<std::string>& ignored) {
+  const std::lock_guard lock(mutex_);
+  for (const std::string& name : ignored) {
+    if (ignored_.size() < kMostIgnored) ignored_.insert(name);
+  }
 }
 
 std::string Processor::Info() const {
@@ -354,7 +362,14 @@ std::string Processor::Info() const {
     if (column.per_user) per_user += (per_user.empty() ? "" : ", ") + Quoted(column.name);
     if (column.missing) defaults += (defaults.empty() ? "" : ", ") + Quoted(column.name) + ": " + column.missing->json;
   }
-  json += ", \"per_user\": [" + per_user + "], \"defaults\": {" + defaults + "}, \"refused\": {";
+  std::string words, ignored;
+  for (int32_t i = 0; i < signature.size(); ++i) {
+    if (signature[i].words) words += (words.empty() ? "" : ", ") + Quoted(signature[i].name);
+  }
+  for (const std::string& name : ignored_) ignored += (ignored.empty() ? "" : ", ") + Quoted(name);
+  json += ", \"per_user\": [" + per_user + "], \"defaults\": {" + defaults + "}, \"words\": [" + words +
+          "], \"ignores_unknown\": " + (configuration_.ignore_unknown ? "true" : "false") + ", \"ignored\": [" + ignored +
+          "], \"refused\": {";
   for (bool first = true; const auto& [version, refused] : refused_) {
     json += (first ? "" : ", ") + Quoted(std::to_string(version)) + ": " + Quoted(refused.why);
     first = false;

@@ -34,7 +34,8 @@ struct Configuration {
   int64_t most_request_bytes = int64_t{64} << 20;
   int64_t batch_rows = 0;  // the most rows in a batch of requests; 0: no request waits for others
   int64_t batch_wait_micros = 1000;
-  double most_slowdown = 10;  // a newer version may take this many times as long as the current one; 0: any time
+  bool ignore_unknown = false;  // leave out a request's columns that the model does not know
+  double most_slowdown = 10;    // a newer version may take this many times as long as the current one; 0: any time
 
   static Answer Parse(std::string_view json, Configuration* configuration);
 };
@@ -69,6 +70,8 @@ class Processor {
     std::chrono::steady_clock::time_point again;
   };
 
+  static constexpr size_t kMostIgnored = 100;
+
   Processor(std::string folder, Configuration configuration)
       : folder_(std::move(folder)),
         configuration_(std::move(configuration)),
@@ -76,7 +79,10 @@ class Processor {
 
   // A parsed request, before the model runs.
   struct Read {
-    explicit Read(const Signature& signature) : tensors(signature) {}
+    Read(const Signature& signature, bool ignore_unknown) : tensors(signature) {
+      if (ignore_unknown) tensors.ignored = &ignored;
+    }
+    std::set<std::string> ignored;
     Tensors tensors;
     PredictRequest predict;  // of TensorFlow Serving's formats; `infer` of the others
     InferRequest infer;
@@ -84,7 +90,10 @@ class Processor {
   };
   Answer ParseRequest(const Servable& servable, int32_t format, std::string_view request, int64_t header, Read* read) const;
   Answer RequireServed(const Servable& servable, const Addressee& asked) const;
+  void Note(const std::set<std::string>& ignored);
   void LookForVersions();
+  // Loads a version whose files are as they were exported, and at which no process ended lately.
+  Answer Load(const std::string& place, int64_t version, std::shared_ptr<Servable>* found) const;
   bool IsRefused(int64_t version, const std::string& files) const;
   void Refuse(int64_t version, std::string files, Answer answer);
   Answer RequirePace(const Servable& found, const Servable& before) const;
@@ -92,8 +101,6 @@ class Processor {
   void TakeUpdates(const Servable& servable);
   void Watch();
 
-  // Loads a version whose files are as they were exported, and at which no process ended lately.
-  Answer Load(const std::string& place, int64_t version, std::shared_ptr<Servable>* found) const;
   const std::string folder_;
   const Configuration configuration_;
   std::shared_ptr<Group> group_;
@@ -106,11 +113,12 @@ class Processor {
   };
   OddUpdate odd_update_;      // the update that was refused last; only the watcher uses it
   std::string files_;         // of the current version, before it was loaded; only the watcher uses it
-  mutable std::mutex mutex_;  // guards the next six
+  mutable std::mutex mutex_;  // guards the next seven
   std::shared_ptr<const Servable> current_;
   int64_t loads_ = 0;                   // the number of versions that became current
   bool gone_ = false;                   // whether the current version is no longer in the folder
   std::map<int64_t, Refused> refused_;  // by version
+  std::set<std::string> ignored_;       // columns of requests that were left out, at most kMostIgnored
   std::string stopped_;                 // why the current version takes no more updates
   bool ends_ = false;
   std::condition_variable wakes_;

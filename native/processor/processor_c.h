@@ -97,6 +97,8 @@ uint32_t ctrlab_processor_version(void);
  *                         default 0: no request waits for others. A model whose answer for a row depends on the other rows, as
  *                         WDL's does, is never batched
  *   "batch_wait_micros"   the longest time that the first request of a batch waits for others; default 1000
+ *   "ignore_unknown"      whether a request may have columns that the model does not know; default false: it is refused. `info`
+ *                         names the first 100 that were left out
  *   "most_slowdown"       a newer version is not served if it takes more than this many times as long as the current one, on the
  *                         newer one's warm-up requests; default 10, and 0 for no limit. Versions with other inputs are not
  *                         compared */

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "processor/inputs.h"
+#include "words.h"
 
 namespace ctrlab::processor {
 
@@ -43,6 +44,40 @@ class Received {
     return Invalid("A request leaves out at most as many values as it has bytes; this one leaves out more: send fewer rows.");
   }
 
+  // Value k of input i, which is of text.
+  void SetText(int32_t i, int64_t k, std::string_view text) {
+    Digits made;
+    arrays_->SetText(i, k, signature_[i].words ? WordOf(text, made) : text);
+  }
+
+  // A number as value k of input i, whose texts are words. False if it has none.
+  template <class T>
+  bool SetWord(int32_t i, int64_t k, T number) {
+    Digits made;
+    if constexpr (std::is_same_v<T, bool>) {
+      return false;
+    } else if constexpr (kIsFloat<T>) {
+      int64_t whole;
+      if (!WholeOf(static_cast<double>(number), &whole)) return false;
+      arrays_->SetText(i, k, WordOf(whole, made));
+    } else {
+      arrays_->SetText(i, k, WordOf(number, made));
+    }
+    return true;
+  }
+
+  // The n numbers of a tensor as the values of input i, whose texts are words.
+  template <class T>
+  Answer SetWords(int32_t i, const T* numbers, int64_t n) {
+    for (int64_t k = 0; k < n; ++k) {
+      if (SetWord(i, k, numbers[k])) continue;
+      return Invalid("Value ", k, " of ", signature_[i].name,
+                     ", counted from 0, must be text, or a whole number of 64 bits; received ",
+                     std::to_string(static_cast<double>(numbers[k])), ": send it as text.");
+    }
+    return {};
+  }
+
   // Value k of input i, which is a column that may be missing.
   void FillMissing(int32_t i, int64_t k, const Signature::Default& by) {
     const Type type = signature_[i].type;
@@ -75,8 +110,11 @@ class Received {
     return RequireNumbers();
   }
 
+  // A name that is none of the model's: it is ignored, or refused.
   Answer Unknown(std::string_view name) const {
-    return Invalid("A request has the inputs of the model and no others; ", Shown(name), " is none of them: leave it out.");
+    if (arrays_->Ignore(name)) return {};
+    return Invalid("A request has the inputs of the model and no others; ", Shown(name),
+                   " is none of them: leave it out, or let the server ignore unknown columns.");
   }
 
  private:

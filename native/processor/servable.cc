@@ -116,9 +116,9 @@ Servable::~Servable() {
 
 namespace {
 
-// What the manifest says of columns: which are of users that candidates share (none where users are not shared), and their
-// defaults.
-Answer FindColumns(const std::string& folder, const std::vector<Signature::Input>& inputs, std::vector<std::string>* per_user,
+// What the manifest says of columns: which are of ids, whose texts are words, which are of users that candidates share (none where
+// users are not shared), and their defaults.
+Answer FindColumns(const std::string& folder, std::vector<Signature::Input>* inputs, std::vector<std::string>* per_user,
                    Signature::Defaults* defaults) {
   simdjson::dom::parser parser;
   simdjson::dom::array columns;
@@ -129,6 +129,12 @@ Answer FindColumns(const std::string& folder, const std::vector<Signature::Input
     if (each["column"].get(column) != simdjson::SUCCESS || each["role"].get(role) != simdjson::SUCCESS) continue;
     shared |= role == "count";
     if (role == "user" || role == "context") per_user->emplace_back(column);
+    std::string_view encoding;
+    const bool ids = each["encoding"].get(encoding) == simdjson::SUCCESS && !encoding.empty();
+    for (Signature::Input& input : *inputs) {
+      const bool of_column = input.name == column || input.name == std::string(column) + "/values";
+      if (of_column && input.type == Type::kText) input.words = ids;
+    }
     simdjson::dom::element value;
     if (each["default"].get(value) != simdjson::SUCCESS || value.is_null()) continue;
     Signature::Default& found = (*defaults)[std::string(column)];
@@ -138,7 +144,7 @@ Answer FindColumns(const std::string& folder, const std::vector<Signature::Input
   }
   if (!shared) per_user->clear();
   if (!shared) return {};
-  const Signature found(inputs, *per_user);
+  const Signature found(*inputs, *per_user);
   const auto of_users = std::count_if(found.columns().begin(), found.columns().end(), [](const auto& c) { return c.per_user; });
   if (found.counts() >= 0 && found[found.counts()].type == Type::kInt64 && of_users > 0 &&
       of_users < std::ssize(found.columns())) {
@@ -191,7 +197,7 @@ Answer Servable::FindSignature(const std::string& folder) {
   }
   std::vector<std::string> per_user;
   Signature::Defaults defaults;
-  if (Answer bad = FindColumns(folder, inputs, &per_user, &defaults); !bad.ok()) return bad;
+  if (Answer bad = FindColumns(folder, &inputs, &per_user, &defaults); !bad.ok()) return bad;
   signature_ = std::make_unique<Signature>(std::move(inputs), per_user, defaults);
   return {};
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +24,12 @@ class Tensors : public Arrays {
 
   bool Make(int32_t i, const Shape& shape, void** data) override;
   void SetText(int32_t i, int64_t k, std::string_view text) override;
+  bool Ignore(std::string_view name) override {
+    if (ignored) ignored->emplace(Shown(name));
+    return ignored != nullptr;
+  }
+  // Where the names of inputs go that the model does not know; null: a request must have none.
+  std::set<std::string>* ignored = nullptr;
   const std::vector<tensorflow::Tensor>& all() const { return tensors_; }
   // The number of rows of all columns; -1 if they differ, if splits are invalid, or if rows may have any size.
   int64_t Rows() const;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <type_traits>
 
@@ -102,6 +103,15 @@ bool FromVarint(uint64_t number, T* out) {
     *out = static_cast<T>(number);
     return static_cast<uint64_t>(*out) == number;  // numbers below 0 come with all 64 bits
   }
+}
+
+// Which of the numbers' types this is, by a name or a number of one of `kTypes`' fields; if it is none, `otherwise`.
+template <class Field, class Value>
+Type NumberType(Field TypeFacts::* field, const Value& value, Type otherwise) {
+  for (size_t k = static_cast<size_t>(Type::kInt8); k < std::size(kTypes); ++k) {
+    if (kTypes[k].*field == value) return static_cast<Type>(k);
+  }
+  return otherwise;
 }
 
 template <class T>

@@ -11,6 +11,7 @@
 #include "arrow/compute/cast.h"
 #include "arrow/type.h"
 #include "arrow/util/bit_util.h"
+#include "words.h"
 
 namespace ctrlab::parquet {
 namespace {
@@ -184,8 +185,8 @@ class Maker {
         const std::string_view word = column_.text(i);
         if (word.empty()) return Wrong(" must have no empty words in its lists; row ", first_ + row, " has one: leave it out.");
         if (torn(word)) {
-          return Wrong(" must have no '", separator, "', its separator, in the words of its lists; row ", first_ + row, " has '", word,
-                       "': give the column another separator=.");
+          return Wrong(" must have no '", separator, "', its separator, in the words of its lists; row ", first_ + row, " has '",
+                       word, "': give the column another separator=.");
         }
       }
     }
@@ -279,8 +280,11 @@ class Maker {
     column_.held.push_back(array);
     const auto& words = static_cast<const arrow::StringArray&>(*array);
     column_.words.reserve(words.length() + 1);
+    Digits digits;
     for (int64_t i = 0; i < words.length(); ++i) {
-      const std::string_view word = words.IsNull(i) ? std::string_view() : words.GetView(i);
+      std::string_view word = words.IsNull(i) ? std::string_view() : words.GetView(i);
+      if (spec_.kind == Kind::kText) word = WordOf(word, digits);
+      if (word.data() == digits) word = *column_.made_words.emplace_back(std::make_shared<const std::string>(word));
       column_.words.push_back(word.empty() ? fallback : word);
     }
     return Status::OK();

@@ -1,7 +1,7 @@
 // Columns of a block of rows, decoded by Arrow, from which rows are taken.
 //
 //   numbers           values [rows], in Arrow's memory; copied only if values are missing or of another type
-//   text              words and, if the file has a dictionary, indices [rows] into them
+//   text              words (see native/words.h) and, if the file has a dictionary, indices [rows] into them
 //   lists of either   offsets [rows + 1] into the entries
 //
 // This file uses no TensorFlow: native/check/check_reader.cc runs it alone under sanitizers.
@@ -46,8 +46,9 @@ struct Column {
   std::vector<std::string_view> words;    // the texts
   const int32_t* places = nullptr;        // index of each text in `words`; null: in order
 
-  std::vector<std::shared_ptr<arrow::Array>> held;  // own the memory of the pointers above,
-  std::vector<int32_t> made_offsets, made_places;   // together with these
+  std::vector<std::shared_ptr<arrow::Array>> held;             // own the memory of the pointers above,
+  std::vector<int32_t> made_offsets, made_places;              // together with these
+  std::vector<std::shared_ptr<const std::string>> made_words;  // texts that stay where they are when the column moves
 
   std::string_view text(int64_t i) const { return words[places ? places[i] : i]; }
 };

@@ -81,8 +81,8 @@ def test_no_request_of_a_million_breaks_its_parser(request_fuzzer):
 PLANTED_IN_REQUESTS = {
     "floats too many": (
         "inference.cc",
-        "if (count < n) static_cast<T*>(data)[count] = value;",
-        "static_cast<T*>(data)[count] = value;",
+        "if (count < n) values[count] = value;",
+        "values[count] = value;",
     ),
     "a value too many": ("predict.cc", "if (count < n) out[count] = value;", "out[count] = value;"),
     "candidates of nobody": ("received.h", "if (fits && left == 0) return {};", "if (fits) return {};"),

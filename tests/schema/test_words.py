@@ -16,7 +16,7 @@ from ctrlab.schema.words import differ, word, words
 SCHEMA = Schema("own", (Label("click"), Categorical("word", buckets=1 << 20), Numeric("x")))
 RULE = {
     "438": ("438", "438.0", "438.", " 438", "438\t", "+438", "4.38e+02", "4.38E2", "438.0e+0", "0438.0"),
-    "0": ("0", "-0", "+0", "0.0", "-0.00", ".0", "0.000000e+00", "1e-400"),
+    "0": ("0", "-0", "+0", "0.0", "-0.00", ".0", "0.000000e+00", "00.0"),
     "-7": ("-7", "-7.0", "-7.0E0"),
     "1000": ("1E+03", "1e+3", "10000e-1"),
     "20000000000000000": ("2e+16", "2.0E16"),
@@ -24,7 +24,25 @@ RULE = {
     "-9223372036854775808": ("-9.223372036854775808e+18",),
 }
 THEMSELVES = ("", "0438", "+01", "1e3", "12E45", "0x10", "1.5", "1.5e+00", "1e+20", "1e+400", "inf", "nan", "NA", "true")
-THEMSELVES += ("\xa05", "5\xa0", "1_0", "１", "--1", ".", "-", "+", "e+1", "1.0.0", "v438", "4 38", "438.0 m", "\n5", "5\n")
+THEMSELVES += (
+    "\xa05",
+    "5\xa0",
+    "1_0",
+    "１",
+    "--1",
+    ".",
+    "-",
+    "+",
+    "e+1",
+    "1.0.0",
+    "v438",
+    "4 38",
+    "438.0 m",
+    "+-5",
+    "1e-400",
+    "\n5",
+    "5\n",
+)
 
 
 def test_the_rule():
@@ -130,3 +148,24 @@ def test_lists_vocabularies_and_defaults_have_words():
     assert table["tags"].to_pylist() == other["tags"].to_pylist()
     with pytest.raises(BadSchema, match=r"words of a vocabulary differ; .*'1' more than once"):
         Categorical("plan", encoding="vocabulary", vocabulary=("1.0", "1"))
+
+
+def test_parquet_of_others_is_read_as_words(tmp_path):
+    """As Spark writes it: not by `data.write`, which would have made words of the values."""
+    schema = Schema("own", (Label("click"), Categorical("word", default="none"), MultiHot("tags", separator=";")))
+    texts = [text for texts in (*RULE.values(), THEMSELVES) for text in texts]
+    expected = [word(text) or "none" for text in texts]
+    lists = [[text] if text else [] for text in texts]
+    columns = {"word": pa.array(texts), "tags": pa.array(lists), "click": pa.array([0] * len(texts))}
+    for values in (columns["word"], columns["word"].dictionary_encode(), columns["word"].cast(pa.large_string())):
+        pq.write_table(pa.table(columns | {"word": values}), tmp_path / "rows.parquet")
+        for form in ("ragged", "text"):
+            [(features, _)] = data.read(tmp_path / "rows.parquet", schema, batch_size=len(texts), lists=form)
+            assert [text.decode() for text in features["word"].numpy()] == expected
+            tags = features["tags"].numpy().tolist()
+            found = (
+                [text.decode() for text in tags]
+                if form == "text"
+                else [b"".join(entries).decode() for entries in features["tags"].to_list()]
+            )
+            assert found == [word(text) for text in texts]
