@@ -72,9 +72,7 @@ class CheckFailed(AssertionError):
         return "\n".join([self.wrong, *lines])
 
     def _render_traceback_(self) -> list[str]:
-        """The text that Jupyter shows: the message, and only those lines of the underlying error that lie in the learner's own
-        cells.
-        """
+        """The text that Jupyter shows: the message, and those lines of the underlying error that lie in the learner's cells."""
         lines = [f"CheckFailed: {self}"]
         if self.__cause__ is not None:
             frames = [f for f in traceback.extract_tb(self.__cause__.__traceback__) if "ipykernel" in f.filename]
@@ -189,9 +187,7 @@ def call(answer: Callable, *inputs, case: str, next_step: str = RUN_IT):
 
 @contextlib.contextmanager
 def stub_in_a_line() -> Iterator[None]:
-    """A context in which a call of a stub becomes `Unanswered`: Jupyter then shows only the stub's line, without the calls in
-    between.
-    """
+    """A context in which a call of a stub becomes `Unanswered`: Jupyter then shows only the stub's line."""
     try:
         yield
     except NotImplementedError as error:

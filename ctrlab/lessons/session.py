@@ -88,6 +88,10 @@ class Lab:
         """A size such as a batch size: `whole`, or an eighth of it at the profile `tiny`, where time is short."""
         return max(1, whole // 8) if self.profile.name == "tiny" else whole
 
+    def some(self, names: list, few: int) -> list:
+        """`names`, or the first `few` of them at the profile `tiny`, where time is short."""
+        return names[:few] if self.profile.name == "tiny" else names
+
     def predict(self, **guesses: float) -> None:
         """Write down what you expect before you measure, `predict(speedup=5, hits_percent=60)`; `outcome` compares it later.
 
