@@ -47,6 +47,7 @@ def lists(rng: np.random.Generator) -> Iterator[tuple[str, list[list[str]]]]:
     one = entry(rng)
     yield "rows of one entry, so without any separator", [[one], [one + "0"], [one]]
     yield "empty texts, which are empty lists", [[], [one], [], [], [one, one], []]
+    yield "entries that are empty", [[one, "", one], [], ["", ""], ["", one]]
     yield "nothing but empty texts", [[], []]
     yield "a batch of one row", [[one] * int(rng.integers(2, 6))]
     yield "a batch of no rows", []

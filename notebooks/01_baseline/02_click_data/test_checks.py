@@ -33,6 +33,12 @@ def by_its_ends(counts, least):
     return np.log(often[0] / often[-1]) / np.log(len(often)) if len(often) > 1 else float("nan")
 
 
+def at_mean_ranks(counts, least):
+    often = counts[counts >= least]
+    ranks = np.array([np.sum(often > count) + (np.sum(often == count) + 1) / 2 for count in often])
+    return -np.polyfit(np.log(ranks), np.log(often), 1)[0] if len(often) > 1 else float("nan")
+
+
 def looping(counts, least):
     return fitted(np.array([count for count in counts if count >= least], np.int64), least)
 
@@ -52,6 +58,7 @@ WRONG_EXPONENTS = {
     "unsorted": unsorted,
     "by its ends": by_its_ends,
     "mutating": mutating,
+    "mean ranks": at_mean_ranks,
     "a loop over ids": (looping, "Budget"),
 }
 
@@ -65,6 +72,15 @@ def searched(text, offsets):
 def separators_only(text, offsets):
     inside = tf.gather(tf.concat([[0], tf.cumsum(tf.cast(text == ord(";"), tf.int64))], 0), offsets)
     return inside - inside[0]
+
+
+def ends_of_entries(text, offsets):
+    """Wrong: an entry begins where a letter follows a separator, so no empty one does."""
+    letters = tf.cast(text != ord(";"), tf.int64)
+    begins = letters * (1 - tf.concat([[0], letters], 0)[:-1])
+    first = tf.scatter_nd(offsets[:-1, None], tf.ones_like(offsets[:-1]), tf.shape(text, tf.int64) + 1)[:-1]
+    begins = tf.maximum(begins, letters * tf.minimum(first, 1))
+    return tf.gather(tf.concat([[0], tf.cumsum(begins)], 0), offsets) - tf.reduce_sum(begins[: offsets[0]])
 
 
 def empty_counts_one(text, offsets):
@@ -118,6 +134,7 @@ WRONG_SPLITS = {
     "lengths": lambda text, offsets: counted(text, offsets)[1:] - counted(text, offsets)[:-1],
     "low precision": lambda text, offsets: tf.cast(counted(text, offsets), tf.int32),
     "separators only": separators_only,
+    "no empty entries": (ends_of_entries, "entries that are empty"),
     "an empty text counts one": empty_counts_one,
     "what stands before counts": from_zero,
     "[B, n]": (every_byte_by_every_row, "Budget"),
