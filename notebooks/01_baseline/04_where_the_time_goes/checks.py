@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ctrlab.lessons.check import CheckFailed
 from ctrlab.lessons.exercise import Each, Exercise, Number, Same
+from ctrlab.lessons.interpreter import interpreted
+from ctrlab.lessons.limits import Stated
 from ctrlab.profiling.traces import OpRow, OpTable
 
 Event = tuple[str, int, int]  # name, start, length
+MANY, MOST_GROWTH = 100, 6.0
 
 
 def nested(rng: np.random.Generator, start: int, length: int, depth: int) -> tuple[list[Event], dict[str, int]]:
@@ -36,6 +40,27 @@ def threads(rng: np.random.Generator) -> Iterator[tuple[str, list[Event], dict[s
     yield "three levels", [("loop", 0, 100), ("body", 10, 80), ("matmul", 20, 60)], {"loop": 20, "body": 20, "matmul": 60}
     yield "two events that begin together", [("short", 5, 10), ("long", 5, 40)], {"short": 10, "long": 30}
     yield "an event within one of its own name", [("call", 0, 10), ("call", 2, 4)], {"call": 10}
+
+
+def require_one_pass(answer: Callable, rng: np.random.Generator) -> None:
+    """The budget of exercise 1: four times the events may take about four times the lines of Python; a search through all other
+    events takes sixteen times.
+    """
+
+    def lines(count: int) -> int:
+        pairs = [(f"op_{i % 6}", 10 * i + d, 9 - 4 * d) for i in range(count // 2) for d in (0, 1)]
+        events = [("step", 0, 10 * count), *pairs]
+        return interpreted(answer, [events[i] for i in rng.permutation(len(events))], most=count * count * 50)
+
+    ratio = lines(4 * MANY) / lines(MANY)
+    if ratio > MOST_GROWTH:
+        raise CheckFailed(
+            "Budget: one sort, one pass over the events.",
+            wrong=f"For {4 * MANY} events Python runs {ratio:.1f} times the lines that {MANY} events take.",
+            expected=f"for {4 * MANY} events about 4 times the lines that {MANY} events take",
+            received=f"{ratio:.1f} times",
+            next_step="look at each event once: which of those before it are still open?",
+        )
 
 
 def tables(rng: np.random.Generator) -> Iterator[tuple[str, OpTable]]:
@@ -76,6 +101,9 @@ CHECKS = {
                 "sort by start, the longer first; of all events around one, only the innermost has it directly within",
             ),
         ),
+        limits=[
+            Stated(f"for {4 * MANY} events at most {MOST_GROWTH:g} times the lines of Python for {MANY}", require_one_pass),
+        ],
     ),
     2: Exercise(
         asks="most_gain(table): OpTable -> (part, how many times as fast the step would be if that part took no time)",

@@ -37,7 +37,30 @@ def last_of_a_name(events):
     return {name: length for name, _, length in events}
 
 
+def of_all_pairs(events):
+    own = {}
+    for name, start, length in events:
+        inside = [e for e in events if (e[1], -e[2]) > (start, -length) and e[1] + e[2] <= start + length]
+        direct = [e for e in inside if not any(o is not e and o[1] <= e[1] and e[1] + e[2] <= o[1] + o[2] for o in inside)]
+        own[name] = own.get(name, 0) + length - sum(e[2] for e in direct)
+    return own
+
+
+def back_to_the_parent(events):
+    own, before = {}, []
+    for name, start, length in sorted(events, key=lambda e: (e[1], -e[2])):
+        own[name] = own.get(name, 0) + length
+        for parent, end in reversed(before):
+            if start + length <= end:
+                own[parent] -= length
+                break
+        before.append((name, start + length))
+    return own
+
+
 WRONG = {
+    "all pairs": (of_all_pairs, "Budget: one sort, one pass"),
+    "back to the parent": (back_to_the_parent, "Budget: one sort, one pass"),
     "lengths": lengths,
     "no order": lambda events: mistaken(events, key=lambda e: 0),
     "start alone": lambda events: mistaken(events, key=lambda e: (e[1], e[2])),
