@@ -45,7 +45,7 @@ def in_threads(work: Callable[[int, Line], np.ndarray], workers: int) -> tuple[l
         def line(me: int) -> Line:
             def put(numbers: np.ndarray) -> None:
                 with condition:
-                    boxes[(me + 1) % workers].append(numbers)
+                    boxes[(me + 1) % workers].append(numbers.copy())  # as a network does: who receives may change it
                     condition.notify_all()
 
             def get() -> np.ndarray:

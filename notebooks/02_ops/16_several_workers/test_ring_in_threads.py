@@ -13,6 +13,17 @@ def test_threads_of_a_ring_reach_the_next_one():
     assert found == [[2, 2], [], [1]] and sent == [0, 8, 16]
 
 
+def test_what_is_received_is_the_receivers_own():
+    def work(me, ring):
+        mine = np.ones(2, np.float32)
+        ring.send(mine)
+        came = ring.receive()
+        came += me
+        return mine
+
+    assert all((mine == 1).all() for mine in in_threads(work, 3)[0])
+
+
 def test_what_one_raises_ends_all():
     def work(me, ring):
         if me == 1:
