@@ -14,7 +14,7 @@ from ctrlab.lessons.exercise import Exercise
 from ctrlab.lessons.limits import NoLoop, Stated
 from ctrlab.lessons.outcome import plain
 
-STEPS = "three workers take four steps: count those of W workers, and the bytes that one of them sends in one step"
+ROUNDS = "three workers take four rounds: count those of W workers, and the bytes that one of them sends in one round"
 ARRAYS = "use +, -, * and / on whole arrays: no loop and no `if` about the number of workers"
 SEARCH = "from 2 on, while they fall, seconds(w) > seconds(w + 1): halve the range by that; then halve again for the limit"
 RELATIVE = 1e-9
@@ -54,7 +54,7 @@ def close_seconds(found: object, expected: np.ndarray, case: str, question: Sequ
             f"One number of workers gives one number of seconds; here {case}.",
             expected="a number",
             received=type(found).__name__,
-            next_step=STEPS,
+            next_step=ROUNDS,
         )
     _require_seconds(found, expected, case, *question)
 
@@ -68,7 +68,7 @@ def _require_seconds(found, expected: np.ndarray, case: str, size, workers, late
         if not math.isclose(took, right, rel_tol=RELATIVE, abs_tol=1e-18):
             count = workers.flat[place] if isinstance(workers, np.ndarray) else workers
             raise CheckFailed(
-                f"All chunks go round the ring twice: once to be summed, once to be told; here {case}.",
+                f"The seconds are those of the animation's rounds; here {case}.",
                 expected=f"{right:.9g}, within {RELATIVE:g} of it",
                 received=f"{took:.9g}",
                 index=f"{size} bytes, {count} workers, latency {latency:g}, per byte {per_byte:g}",
@@ -80,19 +80,19 @@ def _next_step(took: float, right: float, size: int, workers: int, latency: floa
     """The next step to try: for a usual mistake, its cure."""
     if workers == 1:
         return "one worker sends nothing"
-    steps, chunk = 2 * (workers - 1), size / workers
+    rounds, chunk = 2 * (workers - 1), size / workers
     slips = {
-        "yours is half of it: how many steps take the sums to all workers?": steps / 2 * (latency + chunk * per_byte),
-        "per_byte is seconds per byte, so nothing is multiplied by 8 bits": steps * (latency + 8 * chunk * per_byte),
-        "a message has one chunk, size / workers, not the whole gradient": steps * (latency + size * per_byte),
-        "chunks are parts of a byte, too: / in place of //": steps * (latency + size // workers * per_byte),
-        "each step has a message, and each message its latency: yours has it once": latency + steps * chunk * per_byte,
-        "yours has the latency once per round: each step its latency": 2 * latency + steps * chunk * per_byte,
-        "all workers send at the same time: yours adds up what each sends": workers * steps * (latency + chunk * per_byte),
-        "yours has two steps too many: a sum needs fewer than W steps, not W": 2 * workers * (latency + chunk * per_byte),
+        "yours is half of it: how many rounds take the sums to all workers?": rounds / 2 * (latency + chunk * per_byte),
+        "per_byte is seconds per byte, so nothing is multiplied by 8 bits": rounds * (latency + 8 * chunk * per_byte),
+        "a message has one chunk, size / workers, not the whole gradient": rounds * (latency + size * per_byte),
+        "chunks are parts of a byte, too: / in place of //": rounds * (latency + size // workers * per_byte),
+        "each round has a message, and each message its latency: yours has it once": latency + rounds * chunk * per_byte,
+        "yours has the latency twice: each round has its latency": 2 * latency + rounds * chunk * per_byte,
+        "all workers send at the same time: yours adds up what each sends": workers * rounds * (latency + chunk * per_byte),
+        "yours has two rounds too many: a sum needs fewer than W rounds, not W": 2 * workers * (latency + chunk * per_byte),
     }
     rounded = f"yours is {dtype}, and differs by less than 0.00001 of it: is anything rounded?"
-    other = rounded if math.isclose(took, right, rel_tol=1e-5) else STEPS
+    other = rounded if math.isclose(took, right, rel_tol=1e-5) else ROUNDS
     return next((says for says, wrong in slips.items() if math.isclose(took, wrong, rel_tol=1e-12)), other)
 
 
@@ -153,8 +153,10 @@ def fewest_and_few_asked(found: object, right: int, case: str, question: Sequenc
         )
     budget, twice = 3 * math.ceil(math.log2(most)) + 5, len(set(trial.asked)) < len(trial.asked)
     if len(trial.asked) > budget or twice:
+        asks = "twice for one w" if twice else f"for {len(trial.asked)} different w; at most {budget} are allowed"
         raise CheckFailed(
-            f"Each step is measured on a cluster, so few are asked for, and none twice; here {case}.",
+            "Each step is measured on a cluster, so few are asked for, and none twice.",
+            wrong=f"It asked {asks}; here {case}.",
             expected="each w once: keep what you know" if twice else f"at most {budget} different w",
             received=f"{len(trial.asked)}: {asked}",
             index=f"most {most}",
@@ -203,7 +205,7 @@ CHECKS = {
             NoLoop("numbers of workers", many=MANY, most=MANY // 4, on=lambda rng: (1e6, rng.integers(1, 500, MANY), 1e-5, 1e-9)),
             Stated(f"seconds within {plain(RELATIVE)} of the right ones"),
         ],
-        run_it=STEPS,
+        run_it=ROUNDS,
     ),
     2: Exercise(
         asks="fewest_workers(seconds, most, slack): w -> seconds, W, at least 1 -> the fewest whose step is within the limit",

@@ -9,7 +9,7 @@ QUESTIONS = (
         because="A worker sends nearly twice the gradient, with 32 workers as with 64. But each chunk passes every worker twice, "
         "so the messages follow the number of workers.",
         wrong={
-            "Twice the bytes, and as many messages.": "Chunks get half as large, and there are twice as many steps.",
+            "Twice the bytes, and as many messages.": "Chunks get half as large, and there are twice as many rounds.",
             "Half the bytes: chunks are half as large.": "It also sends twice as many of them.",
             "As much as before: a ring is free of scale.": "Its bytes nearly are. Its messages are not, and each has a latency.",
         },

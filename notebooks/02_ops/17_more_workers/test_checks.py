@@ -232,7 +232,7 @@ RINGS = (
         the_whole_gradient_each_time: "not the whole gradient",
         whole_bytes: "in place of //",
         one_latency: "yours has it once",
-        a_latency_per_round: "each step its latency",
+        a_latency_per_round: "each round has its latency",
         one_after_the_other: "yours adds up",
         a_step_more: "not W",
         in_float32: "yours is float32",
@@ -240,5 +240,8 @@ RINGS = (
         a_list: "without a loop",
     }
 )
-SEARCHES = dict.fromkeys(WRONG_SEARCHES) | {asks_twice: "each w once", linear: "at most"}
+SEARCHES = dict.fromkeys(WRONG_SEARCHES) | {
+    asks_twice: "each w once",
+    linear: "It asked for .* different w; at most .* are allowed; here",
+}
 test_right_answers_pass, test_wrong_answers_are_refused = judge(LESSON, {1: (ring_seconds, RINGS), 2: (fewest_workers, SEARCHES)})
