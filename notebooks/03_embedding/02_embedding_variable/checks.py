@@ -14,7 +14,7 @@ from ctrlab.lessons.limits import NoLoop, stated
 
 ENDS = (-1, 0, np.iinfo(np.int64).min, np.iinfo(np.int64).max)
 FREE = -1
-READS = 3  # of a place that a search passes: more means that it is not stopping there
+READS = 3  # of a place that a search passes: more means that it does not stop where it must
 MOST_STEPS = 100  # of the interpreter, lines and calls
 MANY = 3_000
 FILLED = "a table that was filled before"
@@ -34,10 +34,11 @@ def find_or_make(keys: np.ndarray, homes: np.ndarray, table, refs, made: int) ->
 
 
 class Places:
-    """An array that is read and written one place at a time, and counts the reads."""
+    """An array that is read and written one place at a time, and counts the reads; an answer that reads all of it is refused."""
 
     def __init__(self, name: str, values: np.ndarray):
         self.name, self._values, self.reads = name, values, 0
+        self.shape, self.size, self.ndim, self.dtype = values.shape, values.size, values.ndim, values.dtype
 
     def all(self) -> np.ndarray:
         """A copy of all places; it is not counted."""
@@ -54,14 +55,26 @@ class Places:
         self._values[self._place(place)] = value
 
     def _place(self, place) -> int:
-        if not isinstance(place, int | np.integer) or not 0 <= place < len(self._values):
+        size = len(self._values)
+        if not isinstance(place, int | np.integer) or not -size <= place < size:
             raise CheckFailed(
                 f"A search looks at one place of `{self.name}` at a time.",
-                expected=f"a whole number in [0, {len(self._values)})",
+                expected=f"a whole number in [0, {size}), or as in any array one in [-{size}, 0)",
                 received=f"place {place}" if isinstance(place, int | np.integer) else f"a {type(place).__name__}",
                 next_step="start at the key's home; after the last place comes place 0",
             )
         return int(place)
+
+    def _read_whole(self, *_, **__):
+        raise CheckFailed(
+            f"Budget: a search reads one place of `{self.name}` at a time.",
+            wrong=f"The whole of `{self.name}` was read.",
+            expected=f"`{self.name}[place]`, from the key's home on",
+            received="all places at once, or one after the other from the first",
+            next_step="start at the key's home; after the last place comes place 0",
+        )
+
+    __iter__ = __contains__ = __array__ = _read_whole
 
 
 def tables(rng: np.random.Generator) -> Iterator[tuple[str, int, list[np.ndarray]]]:
@@ -83,7 +96,7 @@ def tables(rng: np.random.Generator) -> Iterator[tuple[str, int, list[np.ndarray
     yield "a batch without keys", 8, [np.zeros(0, np.int64), np.array([5])]
 
 
-@stated(f"at most {READS} times the reads of a search that ends there, and 2 more per key")
+@stated(f"at most {READS} times as many reads of `table` and `refs` as a search that stops where it must, and 2 more per key")
 def check_table(answer: Callable, rng: np.random.Generator) -> None:
     """Exercise 1: `find_or_make(keys, homes, table, refs, made)` -> each key's row; new keys get rows and places."""
     for case, size, batches in tables(rng):

@@ -96,6 +96,18 @@ def takes_slices(keys, homes, table, refs, made):
     return np.array([np.flatnonzero(table[:] == key)[0] for key in keys.tolist()], np.int64)
 
 
+def asks_whether_the_key_is_in(keys, homes, table, refs, made):
+    return np.array([key in table for key in keys.tolist()], np.int64)
+
+
+def copies_all_refs(keys, homes, table, refs, made):
+    return search(keys, homes, table, np.asarray(refs), made)
+
+
+def walks_through_the_table(keys, homes, table, refs, made):
+    return np.array([next(p for p, held in enumerate(table) if held == key) for key in keys.tolist()], np.int64)
+
+
 def low_precision(keys, homes, table, refs, made):
     return search(keys, homes, table, refs, made).astype(np.float32)
 
@@ -155,28 +167,34 @@ def a_list(*question):
     return search(*question).tolist()
 
 
-TABLES = [
-    a_dictionary_beside_it,
-    tidies_up,
-    triangular_steps,
-    reads_behind_the_back,
-    a_list,
-    no_op,
-    constant,
-    key_before_place,
-    minus_one_is_free,
-    runs_off_the_end,
-    stays_at_the_last,
-    overwrites,
-    does_not_insert,
-    rows_from_one,
-    a_row_each_time,
-    looks_everywhere,
-    takes_slices,
-    low_precision,
-    through_float,
-    changes_its_input,
-]
+TABLES = dict.fromkeys(
+    (
+        a_dictionary_beside_it,
+        tidies_up,
+        triangular_steps,
+        reads_behind_the_back,
+        a_list,
+        no_op,
+        constant,
+        key_before_place,
+        minus_one_is_free,
+        runs_off_the_end,
+        stays_at_the_last,
+        overwrites,
+        does_not_insert,
+        rows_from_one,
+        a_row_each_time,
+        looks_everywhere,
+        takes_slices,
+        low_precision,
+        through_float,
+        changes_its_input,
+    )
+) | {
+    asks_whether_the_key_is_in: "The whole of `table` was read",
+    copies_all_refs: "The whole of `refs` was read",
+    walks_through_the_table: "The whole of `table` was read",
+}
 
 
 def mix(x):
@@ -263,7 +281,14 @@ VALUES = [
     not_negative,
     key_by_key,
 ]
-test_right, test_wrong = judge(LESSON, {1: (solved(LESSON, 1), TABLES), 2: (solved(LESSON, 2), VALUES)})
+
+
+def from_behind(keys, homes, table, refs, made):
+    """Right: places below 0 wrap, as in any array, and `shape` tells how many there are."""
+    return search(keys, homes - table.shape[0], table, refs, made, step=lambda p, m: p + 1)
+
+
+test_right, test_wrong = judge(LESSON, {1: ((solved(LESSON, 1), from_behind), TABLES), 2: (solved(LESSON, 2), VALUES)})
 
 
 @pytest.mark.parametrize(("exercise", "answer"), [(1, search), (2, values)])
