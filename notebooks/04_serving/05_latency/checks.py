@@ -154,8 +154,12 @@ class _Trial:
         self.tries: list[tuple[float, int, bool]] = []
 
     def __call__(self, rate: float, seed: int) -> list[float]:
-        if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not 1 <= rate < 1e9:
+        if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not rate >= 1:
             raise CtrlabError(f"A rate that is tried is a number from 1 on; this one is {rate!r}.")
+        if rate >= 1e9:
+            failed = [each for each, _, held in self.tries if not held]
+            why = f"{failed[0]:.4g} per second failed, and was taken to hold" if failed else f"it has come to {rate:.4g}"
+            raise CtrlabError(f"The search doubles without end; {why}.")
         if len(self.tries) > 200:
             raise CtrlabError("A search comes to an end; this one has made 200 runs.")
         rates = list(dict.fromkeys(each for each, *_ in self.tries))

@@ -89,6 +89,7 @@ SEARCHES = dict.fromkeys((
     )),
     named("in_order_of_due", searches(lambda took, within: took[math.ceil(0.99 * len(took)) - 1] <= within)),
     named("of_a_hundred", searches(lambda took, within: sum(each <= within for each in took) >= 99)),
+    named("nothing_fails", searches(lambda took, within: True)),
     named("never_again", searches(tries=1)),
     named("three_times", searches(tries=3)),
     named("again_with_the_same_seed", searches(seeds=0)),
@@ -97,6 +98,12 @@ SEARCHES = dict.fromkeys((
     named("gives_up_at_one", searches(least=1.01)),
     always_twice, in_small_steps, goes_below_one,
 ))  # fmt: skip
+SEARCHES[named("by_the_p95", searches(lambda took, within: np.percentile(took, 95) <= within))] = (
+    "doubles without end; .* failed, and was taken to hold"
+)
+SEARCHES[
+    named("of_five_in_a_hundred", searches(lambda took, within: sum(each <= within for each in took) >= 0.95 * len(took)))
+] = "doubles without end; .* failed, and was taken to hold"
 test_right_answers_pass, test_wrong_answers_are_refused = judge(LESSON, {2: (most_within, SEARCHES)})
 
 

@@ -145,19 +145,21 @@ def _require_independent(answer: Callable, rng: np.random.Generator) -> None:
 
 
 def _require_calm(answer: Callable, rng: np.random.Generator) -> None:
-    """Requires that a larger percentage of an arm adds users to it, and removes none."""
+    """Requires that a larger percentage of an arm adds users to it, and removes none, also where it becomes the largest."""
     users, experiment = _users(USERS, rng), f"exp-{rng.integers(1e9)}"
-    before = _asked(answer, users, experiment, {"control": 90, "new": 10}, "an arm that grows")
-    after = _asked(answer, users, experiment, {"control": 75, "new": 25}, "an arm that grows")
-    for user, old, new in zip(users, before, after):
-        if (old, new) == ("new", "control"):
-            raise CheckFailed(
-                "When an arm grows, users come into it, and nobody leaves it.",
-                expected="new",
-                received="control",
-                index=f"user {user!r}, when control has 75 % and new 25 %, after 90 % and 10 %",
-                next_step="the percents say where the arms' boundaries are; they have no place in what is hashed",
-            )
+    steps = (90, 75, 40)  # percents of control
+    asked = [_asked(answer, users, experiment, {"control": c, "new": 100 - c}, "an arm that grows") for c in steps]
+    for (before, after), (had, has) in zip(itertools.pairwise(asked), itertools.pairwise(steps)):
+        for user, old, new in zip(users, before, after):
+            if (old, new) == ("new", "control"):
+                raise CheckFailed(
+                    "When an arm grows, users come into it, and nobody leaves it.",
+                    expected="new",
+                    received="control",
+                    index=f"user {user!r}, when control has {has} % and new {100 - has} %, after {had} % and {100 - had} %",
+                    next_step="the percents say where the arms' boundaries are, and nothing else: neither what is hashed nor "
+                    "the arms' order depends on them",
+                )
 
 
 def _require_same_elsewhere(answer: Callable, elsewhere: Callable, rng: np.random.Generator) -> None:

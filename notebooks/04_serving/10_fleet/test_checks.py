@@ -135,6 +135,11 @@ def salted_by_the_percents(user, experiment, percents):
     return _place(100 * hash64(f"{experiment}/{percents}/{user}") / 2**64, percents)
 
 
+def the_smallest_arm_first(user, experiment, percents):
+    """The arms change places where one outgrows the other."""
+    return _place(100 * hash64(f"{experiment}/{user}") / 2**64, dict(sorted(percents.items(), key=lambda each: each[1])))
+
+
 def counts_the_users(user, experiment, percents, seen=[]):  # noqa: B006
     seen.append(user)
     return _place(len(seen) * 37 % 100, percents)
@@ -190,6 +195,7 @@ ARMS = {
     sum_of_letters: None,
     halves_only: "percent of the users",
     salted_by_the_percents: "nobody leaves it",
+    the_smallest_arm_first: "nobody leaves it",
     counts_the_users: None,
     takes_off: None,
     a_number: "name of an arm",
