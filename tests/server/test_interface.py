@@ -56,11 +56,12 @@ def test_a_right_request_is_one_by_the_description(server, published):
     for body in (
         {"instances": less},
         {"instances": [row | {"item": None} for row in rows]},
+        {"instances": [row | {"item": 1} for row in rows]},  # a whole number is a word
         {"inputs": columns | {"item": None}},
     ):
         assert Draft202012Validator(bodies).is_valid(body)
         assert server.ask("POST", "/v1/models/ctr:predict", json.dumps(body).encode())[0] == 200
-    odd = [row | {"item": 1} for row in rows]
+    odd = [row | {"item": 1.5} for row in rows]
     for body in ({"inputs": columns, "instances": rows}, {"instances": odd}, {}, [], {"inputs": columns | {"more": [1]}}):
         assert not Draft202012Validator(bodies).is_valid(body)
         assert server.ask("POST", "/v1/models/ctr:predict", json.dumps(body).encode())[0] == 400
