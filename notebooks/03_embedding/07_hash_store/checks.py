@@ -132,10 +132,13 @@ def check_recover(answer: Callable, rng: np.random.Generator) -> None:
                 raise CheckFailed(rule, expected=f"{name} as an int", received=repr(odd), next_step=step)
         wrong = sorted(key for key in index.keys() | expected[0].keys() if index.get(key, -1) != expected[0].get(key, -1))
         if wrong:
+            entries = [
+                f"offset {each[wrong[0]]}" if wrong[0] in each else "no entry for this key" for each in (expected[0], index)
+            ]
             raise CheckFailed(
                 f"The record with the highest sequence number counts, wherever it lies, and a tombstone is no row; here {case}.",
-                expected=f"offset {expected[0].get(wrong[0])}",
-                received=f"offset {index.get(wrong[0])}",
+                expected=entries[0],
+                received=entries[1],
                 index=f"key {wrong[0]}",
                 next_step="which record of a key counts? And what if an older row of it comes behind its tombstone?",
             )
@@ -167,7 +170,6 @@ def _require_damage_found(
     rule = "A broken record with a whole one behind it is no torn tail: it is damage, and an error that names its byte."
     if in_a_row > 1 or again:
         rule += " Of several it names the first."
-    step = "raise ValueError with the offset, once a whole record comes after a broken one"
     try:
         received = answer(bytes(data), row_bytes)
     except ValueError as error:
@@ -186,7 +188,7 @@ def _require_damage_found(
         expected=f"ValueError with {broken * size} in its text, and at most five other numbers",
         received=str(received)[:120],
         index=f"record {broken}" + (f" and the {in_a_row - 1} behind it" if in_a_row > 1 else ""),
-        next_step=step,
+        next_step="raise ValueError with the offset, once a whole record comes after a broken one",
     )
 
 
@@ -210,6 +212,18 @@ def kept(segments: Segments, victim: int) -> list[Record]:
     newest = latest(segments)
     older = {key for place, segment in enumerate(segments) if place != victim for _, key, _ in segment}
     return [r for r in segments[victim] if newest[r[1]] is r and (r[2] is not None or r[1] in older)]
+
+
+def _wrongly_due(segments: Segments, received: object, case: str) -> str:
+    """What made a compaction seem due: the file that is written, or a tombstone that is left behind; empty if unknown."""
+    try:
+        victim, copies = received[0], {tuple(record) for record in received[1]}
+        needed = {record for record in kept(segments, victim) if record[2] is None}
+    except (TypeError, ValueError, IndexError):
+        return ""
+    if victim == len(segments) - 1:
+        return f"The file that is being written was taken; here {case}."
+    return f"A tombstone that is still needed was counted as garbage; here {case}." if needed - copies else ""
 
 
 TIE = 1e-9
@@ -236,9 +250,8 @@ def garbage(segments: Segments, place: int) -> Fraction:
 
 def _with_garbage(count: int, dead: int) -> Segments:
     """A full segment with this number of dead records, and enough dead ones elsewhere that compaction is needed."""
-    full = [(key + 1, key, b"a") for key in range(count)]
     newer = [(100 + key, key, b"b") for key in range(dead)]
-    return [full, [*newer, *((200 + n, 0, b"c") for n in range(count))]]
+    return [[(key + 1, key, b"a") for key in range(count)], [*newer, *((200 + n, 0, b"c") for n in range(count))]]
 
 
 @stated("at most 1 / `limit` - 1 copies for each record that was written")
@@ -266,14 +279,8 @@ def check_compact(answer: Callable, rng: np.random.Generator) -> None:
         ("more than a third", third, [[(1, 5, b"a"), (2, 6, b"b"), (3, 7, b"c")], [(4, 5, b"d"), (5, 6, b"e")]]),
     ):
         _require_choice(segments, limit, call(answer, segments, limit, case=case), f"{case}, the limit is {limit:.3g}")
-    for keys, erased, limit in (
-        (40, 0.0, third),
-        (40, 0.3, third),
-        (150, 0.1, third),
-        (3, 0.5, third),
-        (60, 0.1, 0.15),
-        (60, 0.1, 0.6),
-    ):
+    lives = (40, 0.0, third), (40, 0.3, third), (150, 0.1, third), (3, 0.5, third), (60, 0.1, 0.15), (60, 0.1, 0.6)
+    for keys, erased, limit in lives:
         _live_through(answer, rng, keys, erased, limit)
 
 
@@ -318,6 +325,7 @@ def _require_choice(segments: Segments, limit: float, received: object, case: st
         total, live = sum(map(len, segments)), len(rows(segments))
         raise CheckFailed(
             "Compact while more than `limit` of all records, and more than `limit` of a full segment, are garbage.",
+            wrong=_wrongly_due(segments, received, case),
             expected="None" if best is None else f"a segment with {float(best):.0%} of garbage",
             received="None" if received is None else f"a compaction, {str(received)[:60]}",
             index=f"{case}: {total} records, {live} live rows, {len(segments)} segments",

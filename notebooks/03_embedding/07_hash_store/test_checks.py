@@ -293,8 +293,24 @@ def garbage_of_a_segment_at_a_third(segments, limit):
 
 
 WRONG_CHOICES += [always_a_third, garbage_of_all_at_a_third, garbage_of_a_segment_at_a_third]
+
+
+def takes_the_file_that_is_written(segments, limit):
+    newest = checks.latest(segments)
+    shares = [1 - len(checks.kept(segments, place)) / max(len(segments[place]), 1) for place in range(len(segments))]
+    if sum(r[2] is not None for r in newest.values()) >= (1 - limit) * sum(map(len, segments)) or max(shares) <= limit:
+        return None
+    place = shares.index(max(shares))
+    return place, checks.kept(segments, place)
+
+
 WRONG_CHOICES += [numbers_alone, no_records, one_twice, from_the_end, older_in_front_only]
-test_right, test_wrong = judge(LESSON, {1: (solved(LESSON, 1), WRONG_FILES), 2: (solved(LESSON, 2), WRONG_CHOICES)})
+FILES = dict.fromkeys(WRONG_FILES) | {no_tombstones: "no entry for this key"}
+CHOICES = dict.fromkeys(WRONG_CHOICES) | {
+    forgets_tombstones: "tombstone that is still needed was counted as garbage",
+    takes_the_file_that_is_written: "file that is being written was taken",
+}
+test_right, test_wrong = judge(LESSON, {1: (solved(LESSON, 1), FILES), 2: (solved(LESSON, 2), CHOICES)})
 
 
 @pytest.mark.parametrize(("exercise", "answer"), [(1, recover), (2, compact)])

@@ -169,6 +169,14 @@ def _play(answer: Callable, members: int, script: Sequence[tuple[str, int, bool]
             else:
                 right.leave(expected[number])
                 trial.end(name, fails)
+            if trial.lock.taken == before and fails and what == "end":
+                raise CheckFailed(
+                    f"A call that raises has left its member, too; here {case}.",
+                    wrong=f"Call {number} raised, and still counts as inside member {expected[number]}.",
+                    expected="`with self.lock:` where a call ends, however it ends",
+                    received=f"no lock where call {number} ends by an error",
+                    next_step="which lines of `run` are reached when `call(member)` raises?",
+                )
             if trial.lock.taken == before:
                 raise CheckFailed(
                     f"Counts are read and changed with the lock alone; here {case}.",

@@ -303,6 +303,12 @@ def test_wrong_routers_are_refused(answer):
     assert refused.value.rule.endswith(".") and refused.value.next_step
 
 
+@pytest.mark.parametrize("answer", [ForgetsFailures, CountsExceptionsAlone])
+def test_a_call_that_raised_and_is_still_inside_is_named(answer):
+    with pytest.raises(CheckFailed, match=r"^Call \d+ raised, and still counts as inside member \d+\."):
+        check.run(LESSON, 1, answer, 1)
+
+
 @pytest.mark.parametrize(
     "answer, rule",
     [(CallsWithTheLock, "The lock is never held"), (ForgetsTheAnswer, "`run` returns"), (HidesFailures, "`run` returns")],
