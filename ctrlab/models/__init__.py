@@ -6,7 +6,7 @@ which columns a model needs, besides a label, and what it does with them:
                                                         those of `wide` to the linear part
     deepfm      an id column                            all to the deep tower and pairwise  deep tower, linear  a logit each
                                                         those of `wide` to the linear part
-    dlrm        two id columns, or one and numbers      pairwise                            one vector of all   a logit each
+    dlrm        an id column                            pairwise                            one vector of all   a logit each
     mmoe        an id column                            all to experts and gates            experts, gates      a tower each
     din         a Sequence with `of`, in its table      the history attends to its target   head                a logit each
                                                         others to the head

@@ -8,8 +8,9 @@
                                                                        [B, (F + 1) F / 2]               [B, K]
 
 The sizes are the contest's. In the contest's code the top's 512 layer had no effect; here the top is a real stack, as in the
-paper. A schema without numbers has no bottom: only the pairs of embeddings go to the top. At size "few_rows" a linear part like
-WDL's is added to the logit.
+paper. Without numbers a trained vector [D] stands in for the bottom, and only the products go to the top. Products of embeddings
+alone, all near 0, have gradients near 0 and of random sign: most trainings would learn nothing. At size "few_rows" a linear part
+like WDL's is added to the logit.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 import keras
+import tensorflow as tf
 
-from ctrlab.errors import CtrlabError
 from ctrlab.models import blocks, sharing, tables
 from ctrlab.models.base import CTRModel
 from ctrlab.models.sizes import Hyper, Sizes
@@ -51,13 +52,12 @@ class DLRM(CTRModel):
         dim, units, options = self.sizes.dim, self.sizes.units, {"rungs": self.rungs} | self.sizes.tower
         numbers = self.encoder.number_count
         self.embedding = tables.Embeddings(schema, dim, seeds, self.choices, rungs=self.rungs, **self.sizes.embeddings)
-        self.bottom = blocks.Tower(numbers, (*units["bottom"], dim), seeds, name="bottom", **options) if numbers else None
-        vectors = len(self.fields) + (1 if numbers else 0)
-        if vectors == 1:
-            raise CtrlabError(
-                f"Model 'dlrm' needs two id columns, or one and numbers, for its pairs; schema {schema.name!r} has only "
-                f"{self.fields[0]!r}."
-            )
+        if numbers:
+            self.bottom = blocks.Tower(numbers, (*units["bottom"], dim), seeds, name="bottom", **options)
+        else:
+            self.bottom, unit = None, 1 / (dim**0.5 * (self.sizes.deviation or 0.05))  # products of deviation 1
+            self.start = self.add_weight(shape=(dim,), initializer=keras.initializers.Constant(unit), name="start")
+        vectors = len(self.fields) + 1
         joined = vectors * (vectors - 1) // 2 + (dim if numbers else 0)
         self.interaction = dot_interaction.OP.pick(self.rungs)
         options["batch_norm"] = False
@@ -67,8 +67,12 @@ class DLRM(CTRModel):
     def call(self, features, training=False):
         ids, numbers = self.inputs(features, training)
         (flat,) = self.embedding.lookup(ids, pooled=[self.fields], training=training)  # [B, F * D]
-        dense = None if numbers is None else self.bottom(numbers, training=training)  # [B, D]
-        dots = self.interaction(dense, sharing.whole(flat), self.sizes.dim)  # [B, D + P]
+        flat = sharing.whole(flat)
+        if numbers is None:
+            start = tf.tile(self.start[None], [tf.shape(flat)[0], 1])
+            dots = self.interaction(start, flat, self.sizes.dim)[:, self.sizes.dim :]  # [B, P]
+        else:
+            dots = self.interaction(self.bottom(numbers, training=training), flat, self.sizes.dim)  # [B, D + P]
         logits = self.top(dots, training=training)  # [B, K]
         return logits if self.linear is None else logits + self.linear(ids, numbers, training=training)
 
@@ -78,7 +82,7 @@ class DLRM(CTRModel):
         work = blocks.lookup_work(len(self.schema.categoricals) * rows + positions, self.sizes.dim, slots=2, distinct=distinct)
         for tower in towers:
             work += tower.work(rows)
-        vectors = len(self.fields) + (self.bottom is not None)
+        vectors = len(self.fields) + 1
         work += dot_interaction.OP.work(rows, vectors, self.sizes.dim)
         if self.linear is not None:
             work += blocks.linear_work(len(self.schema.categoricals) * rows, positions, distinct)

@@ -90,7 +90,6 @@ def test_one_column_few_or_all(name, names, batch):
     found = trains_alike_or_is_refused(name, schema_of(names), batch, None if len(names) == len(COLUMNS) else untraced)
     ids = [c for c in names if c not in ("price", "prices")]
     used = {"din": "history" in names, "dien": "history" in names}
-    used["dlrm"] = len(ids) + ("history" in names and "word" not in names) + (len(ids) < len(names)) > 1 and len(ids) > 0
     assert (found is not None) == used.get(name, len(ids) > 0)
 
 
