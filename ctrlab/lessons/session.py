@@ -110,18 +110,17 @@ class Lab:
         print("Written down. Now find out.")
         self._keep(lambda record: record.predictions.update(written))
 
-    def outcome(self, *, if_less: str = "", if_more: str = "", simulated: bool = False, **measured: float) -> None:
+    def outcome(self, *, if_less: str = "", if_more: str = "", how: str = "measured", **outcomes: float) -> None:
         """Show each prediction beside its outcome (a number, or an interval with a `median`).
 
         Args:
             if_less, if_more: where to look, shown if the outcome is less, or more, than predicted.
-            simulated: call the outcome simulated instead of measured.
+            how: how the outcomes were obtained: "measured", "simulated", or "computed" by a formula.
         """
         from IPython.display import display
 
-        for name, value in measured.items():
-            said = self._record.predictions.get(name)
-            came, how = float(getattr(value, "median", value)), "simulated" if simulated else "measured"
+        for name, value in outcomes.items():
+            said, came = self._record.predictions.get(name), float(getattr(value, "median", value))
             display(Outcome(name, said, came, if_less, if_more, how))
 
     def check(self, exercise: int, answer: Callable) -> None:

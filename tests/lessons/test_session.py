@@ -85,7 +85,7 @@ def test_the_first_refusal_of_an_exercise_gives_no_step_away_and_the_second_does
 
 def test_an_outcome_may_be_simulated(lab, capsys):
     lab.predict(workers=8)
-    lab.outcome(workers=37, simulated=True)
+    lab.outcome(workers=37, how="simulated")
     assert "workers: you said 8, simulated 37" in capsys.readouterr().out
 
 
