@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 import psutil
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from traitlets.config import Config
 
 from ctrlab.lessons import build, progress
@@ -57,6 +57,8 @@ def run(name: str) -> tuple[str, float]:
         try:
             for number, cell in enumerate(client.nb.cells):
                 client.execute_cell(cell, number)
+        except CellTimeoutError:
+            return f"{cell.id}: took over {CELL_SECONDS} s", peak.bytes
         except CellExecutionError as error:
             return f"{cell.id}: {error.ename}: {' '.join(error.evalue.split())[:300]}", peak.bytes
     return outcome(progress.Store().load(name).verdict), peak.bytes
