@@ -204,7 +204,7 @@ def test_parts_with_a_header_are_refused_with_a_cure_that_helps(tmp_path):
         assert "or convert it with `ctrlab.data.write`" in said_once(data.read, packed, schema, batch_size=2)
         assert data.write(packed, schema, tmp_path / "one.parquet", progress=False) == text.count(b"\n") - 1
         packed.unlink()
-        with pytest.raises(BadData, match="convert.* with `ctrlab.data.write`"), data.explained():
+        with pytest.raises(BadData, match=r"convert.* with `ctrlab.data.write`"), data.explained():
             list(data.read(part, schema, batch_size=2))
     data.write(parts, schema, tmp_path / "rows.parquet", progress=False)
     [(features, _)] = data.read(tmp_path / "rows.parquet", schema, batch_size=4)
