@@ -1,10 +1,11 @@
 """The raw features that a model takes. Their types are checked when a graph is made, at no cost to a step; their numbers in each
-call, because TensorFlow's own product with a ReLU makes 0 of NaN. For the same reason a number is clipped after its transform:
-one near the largest float32 would overflow inside the model.
+call, because TensorFlow's own product with a ReLU makes 0 of NaN. For the same reason a number of an answer is clipped after its
+transform: one near the largest float32 would overflow inside the model.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
@@ -58,18 +59,19 @@ def finite(columns: Sequence[Column], values: Sequence[Values], numbers: tf.Tens
 
 
 def clipped(columns: Sequence[Numeric | NumericList], numbers: tf.Tensor, checked: bool) -> tf.Tensor:
-    """`numbers` [B, C], those of `minmax` within [0, 1], all others within `LARGEST`. Without it one value far outside the range
-    that a model was trained on would alone make its answer 0 or 1.
+    """`numbers` [B, C], those of `minmax` within [0, 1]. Without it one value far outside the range that a model was trained on
+    would alone make its answer 0 or 1.
 
     Args:
-        checked: whether raw values are finite. Otherwise NaN and inf stay what they are.
+        checked: whether raw values are finite, as where answers are made; then all others are within `LARGEST`. A training step
+            gets what it got, so that its loss or its gradient refuses what is too large or not finite.
     """
-    transforms = [column.transform for column in columns]
-    if set(transforms) == {"log1p"}:  # at most 89
+    limit = LARGEST if checked else math.inf
+    bounds = {"minmax": (0.0, 1.0), "log1p": (-math.inf, math.inf)}  # a logarithm is at most 89
+    low, high = zip(*(bounds.get(column.transform, (-limit, limit)) for column in columns))
+    if max(high) == min(high) == math.inf:
         return numbers
-    low = tf.constant([0.0 if transform == "minmax" else -LARGEST for transform in transforms])
-    high = tf.constant([1.0 if transform == "minmax" else LARGEST for transform in transforms])
-    found = tf.clip_by_value(numbers, low, high)
+    found = tf.clip_by_value(numbers, tf.constant(low), tf.constant(high))
     return found if checked else tf.where(tf.math.is_finite(numbers), found, numbers)
 
 
