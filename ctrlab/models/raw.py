@@ -18,8 +18,9 @@ from ctrlab.schema import Column, IdColumn, Numeric, NumericList
 Values = tf.Tensor | tf.RaggedTensor
 FINITE = "Numbers must be finite, and such as float32 holds"
 CURE = "fill what is missing with the column's default"
-LARGEST = 1e12
-"""A number has at most this size in a model, so its products with weights and with itself stay far below 3.4e38."""
+LARGEST = 1e18
+"""A number of an answer has at most this size. Its square and its products with weights stay below 3.4e38, and a time in
+microseconds stays what it is."""
 SHOWN = 8
 """The most columns that a sentence names."""
 

@@ -46,7 +46,7 @@ class Numeric(Column):
     """A number; an empty field becomes `default`.
 
     `log1p` is log(1 + max(x - low, 0)); `minmax` is (x - low) / (high - low), which a model clips to [0, 1]. Where it
-    answers it clips other numbers to [-1e12, 1e12]; a training step refuses what is too large for it.
+    answers it clips other numbers to [-1e18, 1e18]; a training step refuses what is too large for it.
     """
 
     kind: ClassVar[str] = "numeric"

@@ -145,7 +145,7 @@ def _of_no_use(values: pa.ChunkedArray, name: str, user: str) -> str | None:
         return f"of type {kind}"
     if _is_list(kind):
         return _of_no_use_lists(_entries(values), kind)
-    as_id = _is_whole(values) and _called_as_id(name)
+    as_id = (_is_whole(values) or _is_text(kind)) and _called_as_id(name)
     distinct = pc.count_distinct(values).as_py()
     if distinct == 1 and not values.null_count:
         return f"{values[0].as_py()!r} in every row".replace("\n", " ")

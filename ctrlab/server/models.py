@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,17 +18,13 @@ from ctrlab.server.cores import allocated, group, pool_of
 from ctrlab.server.logs import Once, Refusals
 from ctrlab.server.metrics import Metrics
 from ctrlab.server.request_log import RequestLog
-from ctrlab.server.served import ServedModel, files_in
+from ctrlab.server.served import LOOK_SECONDS, Attempt, ServedModel, files_in
 from ctrlab.serving.processor import ALL, Code, Format, Refused, Reply
 from ctrlab.serving.versions import ignored, versions
 
 log = logging.getLogger(__name__)
-LOOK_SECONDS = 1.0
-"""Seconds between two looks at labels and kept versions."""
 MEMBERS = 16
 """Threads per core with batching, because most threads then wait for their batch."""
-LONGEST_WAIT = 60.0
-"""The most seconds between two attempts to serve a model after an error of the moment."""
 LONGEST_LABEL = 101
 """Characters of an unknown label that a message shows; no valid label has more than 100."""
 
@@ -81,39 +76,12 @@ def _beside(folder: Path, models: dict[str, Path]) -> list[str]:
     return found
 
 
-@dataclass(frozen=True)
-class _Unserved:
-    """A model that can't be served. It is tried again when its files have changed; after an error of the moment, such as a full
-    disk, also after a while.
-
-    Attributes:
-        told: the reason, as it was logged.
-        files: the files of its folder before the attempt.
-        wait: seconds to the next attempt; None: only when its files have changed.
-        since: the time of the attempt, by `time.monotonic`.
-    """
-
-    told: Refused
-    place: Path
-    files: frozenset
-    wait: float | None
-    since: float
-
-    @classmethod
-    def after(cls, before: _Unserved | None, name: str, place: Path, files: frozenset, problem: Refused) -> _Unserved:
-        """The state after a further attempt. Its reason is logged if it is another one."""
-        cure = "export it again, or take its folder away"
-        told = Refused(problem.code, f"Model {name} is not served: {str(problem).rstrip('.')}; {cure}.")
-        if before is None or str(before.told) != str(told):
-            log.warning("%s", told)
-        last = before.wait if before and before.wait else LOOK_SECONDS / 2
-        wait = min(2 * last, LONGEST_WAIT) if problem.code == Code.UNAVAILABLE else None
-        return cls(told, place, files, wait, time.monotonic())
-
-    def is_due(self) -> bool:
-        """Whether it is time for the next attempt."""
-        waited = self.wait is not None and time.monotonic() - self.since >= self.wait
-        return waited or files_in(self.place) != self.files
+def _files_of_versions(folder: Path) -> frozenset:
+    """The files of a model's versions. Whatever comes and goes beside them, such as updates, is no other version."""
+    try:
+        return frozenset().union(*(files_in(folder / str(version)) for version in versions(folder)))
+    except CtrlabError:  # the folder can't be read now
+        return frozenset()
 
 
 class _Line:
@@ -179,7 +147,7 @@ class Models:
         self._folders, self._once = folders, Once()
         cores = allocated(dedicated, folders) if dedicated else {}
         self.served: dict[str, ServedModel] = {}
-        self._unserved: dict[str, _Unserved] = {}
+        self._unserved: dict[str, Attempt] = {}
         self._options = {
             name: configuration | (group(pool_of(name, cores), cores[pool_of(name, cores)]) if cores else {}) | {"keep": keep}
             for name in folders
@@ -188,7 +156,7 @@ class Models:
             for name in folders:
                 self._open(name)
             if not self.served:
-                raise self._unserved[name].told
+                raise self._unserved[name].problem
         except BaseException:
             self._close()
             raise
@@ -210,7 +178,7 @@ class Models:
         """The served model of this name. Raises Refused if there is none."""
         if name not in self.served:
             received = f"received a request for {shown(name)}"
-            raise Refused(Code.NOT_FOUND, f"This server has the models {', '.join(self.served)}; {received}.")
+            raise Refused(Code.NOT_FOUND, f"This server has the models {', '.join(list(self.served))}; {received}.")
         return self.served[name]
 
     def submit(
@@ -300,23 +268,33 @@ class Models:
 
     def _watch(self) -> None:
         while not self._ends.wait(LOOK_SECONDS):
-            for served in self.served.values():
-                served.look()
-            for name, unserved in list(self._unserved.items()):
-                if unserved.is_due():
-                    self._open(name)
-            self.metrics.forget()
-            self._tell_beside()
-            self._refusals.tell()
+            for step in (self._look, self.metrics.forget, self._tell_beside, self._refusals.tell):
+                try:
+                    step()
+                except Exception:  # such as no free descriptor: the thread goes on, and looks again
+                    log.exception("A look at the models failed")
+
+    def _look(self) -> None:
+        for served in list(self.served.values()):
+            served.look()
+        for name, attempt in list(self._unserved.items()):
+            if attempt.is_over(_files_of_versions(self._folders[name])):
+                self._open(name)
 
     def _open(self, name: str) -> None:
         """Serves a model, or logs why it can't be served and when it is tried again."""
-        place, before = self._folders[name], self._unserved.pop(name, None)
-        files = files_in(place)
+        place, before = self._folders[name], self._unserved.get(name)
+        files = _files_of_versions(place)
         try:
             self.served[name] = ServedModel(place, name, **self._options[name])
         except Refused as problem:
-            self._unserved[name] = _Unserved.after(before, name, place, files, problem)
+            cure = "export it again, or take its folder away"
+            told = Refused(problem.code, f"Model {name} is not served: {str(problem).rstrip('.')}; {cure}.")
+            if before is None or str(before.problem) != str(told):
+                log.warning("%s", told)
+            self._unserved[name] = Attempt.after(before, told, files)
+        else:
+            self._unserved.pop(name, None)
 
     def _tell_beside(self) -> None:
         if self._root:

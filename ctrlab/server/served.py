@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,10 @@ from ctrlab.serving.version_labels import read_labels
 from ctrlab.serving.versions import MOST, ignored, versions
 
 log = logging.getLogger(__name__)
+LOOK_SECONDS = 1.0
+"""Seconds between two looks at labels and kept versions."""
+LONGEST_WAIT = 60.0
+"""The most seconds between two attempts to serve after an error of the moment."""
 
 
 @dataclass
@@ -36,14 +42,33 @@ class _Pinned:
 
 
 @dataclass(frozen=True)
-class _NotServed:
-    """A version with a label, or to be kept, that can't be served. It is tried again when its files have changed, or if memory
-    was too small.
+class Attempt:
+    """An attempt to serve, which failed. The next one comes when the files have changed; after an error of the moment, such as a
+    full disk, also after a while.
+
+    Attributes:
+        problem: why it failed.
+        files: the files before it.
+        wait: seconds to the next one; None: only when the files have changed.
+        since: its time, by `time.monotonic`.
     """
 
-    why: str
+    problem: Refused
     files: frozenset
-    passing: bool
+    wait: float | None
+    since: float
+
+    @classmethod
+    def after(cls, before: Attempt | None, problem: Refused, files: frozenset) -> Attempt:
+        """A further attempt; after each, the wait is twice as long."""
+        last = before.wait if before and before.wait else LOOK_SECONDS / 2
+        wait = min(2 * last, LONGEST_WAIT) if problem.code == Code.UNAVAILABLE else None
+        return cls(problem, files, wait, time.monotonic())
+
+    def is_over(self, files: frozenset) -> bool:
+        """Whether it is time for the next attempt, given the files as they are now."""
+        waited = self.wait is not None and time.monotonic() - self.since >= self.wait
+        return waited or files != self.files
 
 
 class ServedModel:
@@ -70,7 +95,7 @@ class ServedModel:
         self.labels: dict[str, int] = {}
         self.numbers: frozenset[int] = frozenset()
         self._pinned: dict[int, _Pinned] = {}
-        self._refused: dict[int, _NotServed] = {}
+        self._refused: dict[int, Attempt] = {}
         self._ignored: dict[str, str] = {}
         self._unreadable, self._once = Once(), Once()
         self._told = (0, 0)  # the newest version that was logged, and the number of loads then
@@ -175,7 +200,7 @@ class ServedModel:
         found = {int(name): why for name, why in self._ignored.items() if name.isascii() and name.isdecimal()}
         found = {version: why for version, why in found.items() if info["version"] < version <= MOST}
         found |= {int(version): why for version, why in info["refused"].items()}
-        return found | {version: refused.why for version, refused in self._refused.items()}
+        return found | {version: str(refused.problem) for version, refused in self._refused.items()}
 
     def note(self, info: dict) -> str:
         """What is odd about a served version, given its `info`, in a sentence; or ""."""
@@ -238,12 +263,12 @@ class ServedModel:
         if version in self._pinned:
             return True
         before, files = self._refused.get(version), files_in(self.folder / str(version))
-        if before and before.files == files and not before.passing:
+        if before and not before.is_over(files):
             return False
         try:
             pinned = _Pinned(version, Processor(self.folder, name=self.name, version=version, **self._configuration))
         except Refused as refused:
-            self._refused[version] = _NotServed(str(refused), files, refused.code == Code.UNAVAILABLE)
+            self._refused[version] = Attempt.after(before, refused, files)
             return False
         self._refused.pop(version, None)
         with self._lock:
@@ -254,9 +279,10 @@ class ServedModel:
 
 
 def files_in(folder: Path) -> frozenset:
-    """The files of a folder, as they are now."""
+    """The files of a folder, as they are now. What can't be read, or goes meanwhile, is left out."""
     found = set()
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):  # it goes meanwhile
-            found.add((path, identity(path.stat())))
+    for place, _, names in os.walk(folder):
+        for path in (Path(place, name) for name in names):
+            with contextlib.suppress(OSError):
+                found.add((path, identity(path.stat())))
     return frozenset(found)

@@ -144,7 +144,7 @@ def sweep(folder: Path) -> None:
         number = left.name.removesuffix(UPDATES)
         orphan = number != left.name and NUMBER.fullmatch(number) and left.is_dir() and not os.path.lexists(folder / number)
         if orphan or left.name.startswith(LEFTOVER):
-            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink(missing_ok=True)
 
 
 def _last(folder: Path) -> int:

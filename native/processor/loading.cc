@@ -12,6 +12,7 @@
 #include <ctime>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <vector>
@@ -65,19 +66,19 @@ template <class Left>
 void EachLeft(const std::string& folder, const std::string& name, const Left& left) {
   const std::string temporary = TemporaryFolder();
   for (const std::string& place : {folder, temporary}) {
-    DIR* const listed = opendir(place.c_str());
+    const std::unique_ptr<DIR, int (*)(DIR*)> listed(opendir(place.c_str()), closedir);
     if (!listed) continue;
     std::vector<std::string> found;
-    while (const dirent* const entry = readdir(listed)) {
+    while (const dirent* const entry = readdir(listed.get())) {
       const std::string each = entry->d_name;
       if (each.starts_with(name)) found.push_back(place + "/" + each);
     }
-    closedir(listed);
     for (const std::string& path : found) {
       const embedding::OwnedFile mark(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
       struct stat about;
       if (mark.fd() < 0 || fstat(mark.fd(), &about) != 0 || (place == temporary && about.st_uid != geteuid())) continue;
-      if (flock(mark.fd(), LOCK_EX | LOCK_NB) == 0) left(path, about.st_mtim.tv_sec);
+      // Shared: others that look are no process that loads.
+      if (flock(mark.fd(), LOCK_SH | LOCK_NB) == 0) left(path, about.st_mtim.tv_sec);
     }
   }
 }
@@ -125,7 +126,10 @@ LoadingMark::~LoadingMark() {
   Replace(path_.c_str(), nullptr);
   unlink(path_.c_str());
   close(fd_);
-  EachLeft(folder_, name_, [](const std::string& mark, time_t) { unlink(mark.c_str()); });
+  try {
+    EachLeft(folder_, name_, [](const std::string& mark, time_t) { unlink(mark.c_str()); });
+  } catch (const std::exception&) {  // no memory is left: the next load deletes them
+  }
 }
 
 }  // namespace ctrlab::processor

@@ -80,8 +80,9 @@ Answer Processor::Make(const std::string& folder, Configuration configuration, s
                      made->configuration_.version < 0 ? "none" : "no version " + std::to_string(made->configuration_.version),
                      ": write one by ctrlab export.", OddNameIn(folder));
     }
-    const Refused& refused = made->refused_.rbegin()->second;
-    return {refused.passing ? Code::kUnavailable : Code::kFailed, refused.why};
+    const auto& refused = made->refused_;  // that of the newest is told; any that may pass is worth another attempt
+    const bool passing = std::any_of(refused.begin(), refused.end(), [](const auto& each) { return each.second.passing; });
+    return {passing ? Code::kUnavailable : Code::kFailed, refused.rbegin()->second.why};
   }
   if (made->configuration_.poll_seconds > 0) {
     made->watcher_ = std::thread(&Processor::Watch, made.get());
@@ -119,7 +120,14 @@ void Processor::LookForVersions() {
     if (configuration_.version > 0 && version != configuration_.version) continue;
     if (!gone && version < serves) return;
     const std::string place = folder_ + "/" + std::to_string(version);
-    std::string files = FilesIn(place);
+    std::string files;
+    try {
+      files = FilesIn(place);
+    } catch (const std::exception& error) {
+      if (version == serves) return;
+      Refuse(version, "", Refusal(Code::kUnavailable, "Version ", place, " can't be read: ", error.what(), "."));
+      continue;
+    }
     if (version == serves && files == files_) {
       const std::lock_guard lock(mutex_);
       refused_.erase(version);  // changed files are what they were again
@@ -127,9 +135,14 @@ void Processor::LookForVersions() {
     }
     if (IsRefused(version, files)) continue;
     std::shared_ptr<Servable> found;
-    Answer answer = Load(place, version, &found);
-    if (answer.ok() && FilesIn(place) != files) {
-      answer = Refusal(Code::kUnavailable, "Version ", place, " changed while it was loaded: it is loaded again.");
+    Answer answer;
+    try {
+      answer = Load(place, version, &found);
+      if (answer.ok() && FilesIn(place) != files) {
+        answer = Refusal(Code::kUnavailable, "Version ", place, " changed while it was loaded: it is loaded again.");
+      }
+    } catch (const std::exception& error) {
+      answer = Refusal(Code::kUnavailable, "Version ", place, " can't be loaded now: ", error.what(), ".");
     }
     if (answer.ok() && before && version >= serves) answer = RequirePace(*found, *before);
     if (!answer.ok()) {
@@ -234,11 +247,14 @@ void Processor::Watch() {
       std::unique_lock lock(mutex_);
       if (wakes_.wait_for(lock, pause, [this] { return ends_; })) return;
     }
+    // If one fails, the version that serves serves on; the next look may find more memory, or a folder that can be read.
     try {
       LookForVersions();
+    } catch (const std::exception&) {
+    }
+    try {
       TakeUpdates(*current());
     } catch (const std::exception&) {
-      // The version that serves serves on; the next look may find more memory, or a folder that can be read.
     }
   }
 }
@@ -326,7 +342,7 @@ Answer Processor::RequireServed(const Servable& servable, const Addressee& asked
 void Processor::Note(const std::set<std::string>& ignored) {
   const std::lock_guard lock(mutex_);
   for (const std::string& name : ignored) {
-    if (ignored_.size() < kMostIgnored) ignored_.insert(name);
+    if (ignored_.size() < Tensors::kMostIgnored) ignored_.insert(name);
   }
 }
 

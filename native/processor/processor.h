@@ -70,8 +70,6 @@ class Processor {
     std::chrono::steady_clock::time_point again;
   };
 
-  static constexpr size_t kMostIgnored = 100;
-
   Processor(std::string folder, Configuration configuration)
       : folder_(std::move(folder)),
         configuration_(std::move(configuration)),

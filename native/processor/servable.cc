@@ -116,13 +116,18 @@ Servable::~Servable() {
 
 namespace {
 
+// A file that was there and right a moment ago.
+Answer Unread(const std::string& path) { return Refusal(Code::kUnavailable, path, " can't be read now."); }
+
 // What the manifest says of columns: which are of ids, whose texts are words, which are of users that candidates share (none where
 // users are not shared), and their defaults.
 Answer FindColumns(const std::string& folder, std::vector<Signature::Input>* inputs, std::vector<std::string>* per_user,
                    Signature::Defaults* defaults) {
   simdjson::dom::parser parser;
+  simdjson::dom::element manifest;
   simdjson::dom::array columns;
-  if (parser.load(folder + "/" + kManifest)["inputs"].get(columns) != simdjson::SUCCESS) return {};
+  if (parser.load(folder + "/" + kManifest).get(manifest) != simdjson::SUCCESS) return Unread(folder + "/" + kManifest);
+  if (manifest["inputs"].get(columns) != simdjson::SUCCESS) return {};
   bool shared = false;
   for (const simdjson::dom::element& each : columns) {
     std::string_view column, role;
@@ -292,14 +297,17 @@ std::vector<double> ByRows(const std::vector<Output>& outputs) {
 
 Answer Servable::WarmUp(const std::string& folder) {
   simdjson::dom::parser parser;
-  const simdjson::simdjson_result<simdjson::dom::element> manifest = parser.load(folder + "/" + kManifest);
+  simdjson::dom::element manifest;
+  if (parser.load(folder + "/" + kManifest).get(manifest) != simdjson::SUCCESS) return Unread(folder + "/" + kManifest);
   simdjson::dom::array expected;  // of each request, what the exporter got: [[p, ...], ...]
   const bool known = manifest["warm_up"].get(expected) == simdjson::SUCCESS;
   if (manifest["rows_apart"].get(rows_apart_) != simdjson::SUCCESS) rows_apart_ = false;
   tensorflow::Env* const env = tensorflow::Env::Default();
   const std::string path = folder + "/assets.extra/tf_serving_warmup_requests";
   std::unique_ptr<tensorflow::RandomAccessFile> file;
-  if (!env->NewRandomAccessFile(path, &file).ok()) return {};  // an export without rows has none
+  const absl::Status opened = env->NewRandomAccessFile(path, &file);
+  if (absl::IsNotFound(opened)) return {};  // an export without rows has none
+  if (!opened.ok()) return Unread(path);
   tensorflow::io::SequentialRecordReader reader(file.get());
   tensorflow::tstring record;
   for (int64_t number = 0;; ++number) {
@@ -315,7 +323,8 @@ Answer Servable::WarmUp(const std::string& folder) {
     serving::Moment moment;
     if (answer.ok()) answer = Run(tensors, &values, &moment);
     if (!answer.ok()) {
-      return Refusal(Code::kFailed, "A version answers its warm-up requests; ", path, " has one, number ", number,
+      return Refusal(answer.code == Code::kUnavailable ? Code::kUnavailable : Code::kFailed,
+                     "A version answers its warm-up requests; ", path, " has one, number ", number,
                      ", that it refuses: ", answer.sentence);
     }
     const std::vector<double> found = ByRows(Chosen(values, {}));

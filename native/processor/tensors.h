@@ -25,9 +25,10 @@ class Tensors : public Arrays {
   bool Make(int32_t i, const Shape& shape, void** data) override;
   void SetText(int32_t i, int64_t k, std::string_view text) override;
   bool Ignore(std::string_view name) override {
-    if (ignored) ignored->emplace(Shown(name));
+    if (ignored && ignored->size() < kMostIgnored) ignored->emplace(Shown(name));
     return ignored != nullptr;
   }
+  static constexpr size_t kMostIgnored = 100;
   // Where the names of inputs go that the model does not know; null: a request must have none.
   std::set<std::string>* ignored = nullptr;
   const std::vector<tensorflow::Tensor>& all() const { return tensors_; }

@@ -132,7 +132,10 @@ bool IsOfTheMoment(int error) {
 
 bool IsOfTheMoment(std::string_view sentence) {
   const auto holds = [&](const char* text) { return sentence.find(text) != sentence.npos; };
-  const auto says = [&](int error) { return holds((std::string(": ") + std::strerror(error)).c_str()); };
+  const auto says = [&](int error) {  // TensorFlow writes a semicolon before it
+    const std::string text = std::strerror(error);
+    return holds((": " + text).c_str()) || holds(("; " + text).c_str());
+  };
   return holds(embedding::OutOfMemory().text()) || std::any_of(std::begin(kOfTheMoment), std::end(kOfTheMoment), says);
 }
 

@@ -52,6 +52,9 @@ NO_TIMES = {
     "numbers near seconds": (RNG.integers(10**8, 10**10, ROWS), Numeric),
     "years": (RNG.integers(1950, 2025, ROWS), Numeric),
     "versions": (RNG.choice(["1.2.3", "1.12.4"], ROWS), Categorical),
+    "names of phones": (RNG.choice(["iphone 12 2020", "galaxy 10 2019"], ROWS), Categorical),
+    "packs": (RNG.choice(["12 pack 24", "6 pack 12"], ROWS), Categorical),
+    "lengths of films": (RNG.choice(["91:30", "120:05"], ROWS), Categorical),
     "addresses": (RNG.choice(["10.0.0.1", "10.0.12.2014"], ROWS), Categorical),
 }
 

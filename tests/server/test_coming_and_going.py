@@ -10,6 +10,7 @@ from served import wait_for
 from small_exports import BODY, answers_as, export, put, right, stock
 
 from ctrlab.server import models as server
+from ctrlab.server import served as served_models
 from ctrlab.server.served import ServedModel
 from ctrlab.serving.processor import Code, Refused
 
@@ -35,7 +36,8 @@ def serve():
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(server, "LOOK_SECONDS", 0.02)
+    for module in (server, served_models):
+        monkeypatch.setattr(module, "LOOK_SECONDS", 0.02)
 
 
 def switch(link, to):
@@ -121,3 +123,55 @@ def test_a_model_is_tried_again_after_an_error_of_the_moment(exported, tmp_path,
     wait_for(lambda: "full" in models.served)
     assert answers_as(models.served["full"].newest, exported[0])
     assert len(times) == 4 and sum("Model full is not served" in message for message in caplog.messages) == 1
+
+
+def test_what_comes_beside_versions_is_no_reason_to_try_again(exported, tmp_path):
+    """Such as the mark of another server that loads, an export under way, or an update."""
+    put(exported[0], tmp_path / "ctr" / "1")
+    before = server._files_of_versions(tmp_path / "ctr")
+    (tmp_path / "ctr" / ".ctrlab-loading-1-ab-cd").touch()
+    for folder in (".version-x", "1.updates"):
+        (tmp_path / "ctr" / folder).mkdir()
+        (tmp_path / "ctr" / folder / "1").touch()
+    assert server._files_of_versions(tmp_path / "ctr") == before
+    (tmp_path / "ctr" / "1" / "saved_model.pb").touch()
+    assert server._files_of_versions(tmp_path / "ctr") != before
+
+
+def test_a_look_that_fails_is_logged_and_the_next_one_comes(exported, tmp_path, serve, quick, caplog, monkeypatch):
+    put(exported[0], tmp_path / "ctr" / "1")
+    models = serve(tmp_path / "ctr")
+    look, looks = models.served["ctr"].look, []
+
+    def failing():
+        looks.append(look())
+        if len(looks) < 3:
+            raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(models.served["ctr"], "look", failing)
+    wait_for(lambda: len(looks) > 4)
+    assert caplog.messages.count("A look at the models failed") == 2
+
+
+def test_a_version_with_a_label_is_tried_again_after_longer_and_longer_waits(exported, tmp_path, monkeypatch):
+    put(exported[0], tmp_path / "ctr" / "1")
+    put(exported[1], tmp_path / "ctr" / "2")
+    now, tried = [0.0], []
+
+    class Full(served_models.Processor):
+        def __init__(self, folder, version=None, **options):
+            if version is not None:
+                tried.extend([now[0]] if version == 1 else [])
+                raise Refused(Code.UNAVAILABLE, "No space left on device.")
+            super().__init__(folder, **options)
+
+    monkeypatch.setattr(served_models, "Processor", Full)
+    monkeypatch.setattr(served_models.time, "monotonic", lambda: now[0])
+    served = ServedModel(tmp_path / "ctr", "ctr", keep=2)
+    try:
+        while now[0] < 16:
+            now[0] += 1.0
+            served.look()
+    finally:
+        served.close()
+    assert tried == [0.0, 1.0, 3.0, 7.0, 15.0]

@@ -55,3 +55,15 @@ def test_a_version_that_comes_while_no_file_can_be_opened_is_served_after_it(tmp
             assert (info["version"], info["gone"], info["loads"]) == (1, False, 1)
         wait_for(lambda: processor.info()["version"] == 2)
         assert answers_as(processor, exported[1]) and not processor.info()["refused"]
+
+
+def test_a_version_that_can_not_be_read_stops_neither_a_start_nor_updates(training, tmp_path):  # noqa: F811
+    (tmp_path / "ctr" / "2").mkdir()
+    (tmp_path / "ctr" / "2" / "ctrlab.json").symlink_to("ctrlab.json")  # a loop: who looks can't say that it is gone
+    (tmp_path / "ctr" / "3").symlink_to("3")
+    with Processor(tmp_path / "ctr", poll_seconds=0.02) as processor:
+        info = processor.info()
+        assert info["version"] == 1 and {*info["refused"]} == {"2", "3"}
+        training.step()
+        wait_for(lambda: processor.info()["update"] == info["update"] + 1)
+        assert training.agrees(processor)
