@@ -239,8 +239,8 @@ def _converted(values) -> tf.Tensor | tf.RaggedTensor | np.ndarray:
 
 
 def _array(values):
-    """Labels and weights: tensors as they are, anything else as an array. Their rules refuse one that is masked."""
-    return values if tf.is_tensor(values) or isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+    """Labels and weights: tensors as they are, anything else as an array. Their rules refuse a masked one, and a dict."""
+    return values if tf.is_tensor(values) or isinstance(values, np.ma.MaskedArray | Mapping) else np.asarray(values)
 
 
 def _require_one_index(where: str, given: dict) -> None:

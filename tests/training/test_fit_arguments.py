@@ -56,7 +56,7 @@ WEIGHTS = {
     "a column": (np.ones((ROWS, 1)), r"received the shape \[8, 1\]"),
     "one number": (2.0, r"received the shape \[\]"),
     "text": (np.array(["1"] * ROWS), "received string"),
-    "a dict": ({"click": ONES}, "received ndarray: pass one array"),
+    "a dict": ({"click": ONES}, "received dict: pass one array"),
 }
 
 

@@ -56,8 +56,8 @@ BAD_LABELS = {
     "two columns": (np.stack([CLICKS] * 2, 1), r"Labels must be numbers \[B\] or \[B, 1\].*; received the shape (\[8, 2\]|8 2)"),
     "words": (CLICKS.astype(str), "received string: write 0 and 1"),
     "a dictionary": ({"click": CLICKS}, "received dict: pass one array"),
-    "one too many": (np.append(CLICKS, 1), "received 9 labels and 8 rows"),
-    "one for all": (np.ones((1, 1)), "received 1 labels and 8 rows"),
+    "one too many": (np.append(CLICKS, 1), "received (9 labels and 8 rows|.*, y 9)"),
+    "one for all": (np.ones((1, 1)), "received (1 labels and 8 rows|.*, y 1)"),
 }
 
 
@@ -95,7 +95,7 @@ def test_a_number_of_labels_that_only_the_step_knows(model):
         lambda: model.fit(batches, verbose=0),
         lambda: model.evaluate(batches, verbose=0),
     ):
-        with pytest.raises(BadData, match="received 1 labels and 8 rows") as caught:
+        with pytest.raises(BadData, match="received (1 labels and 8 rows|.*, y 1)") as caught:
             take()
         one_line(caught)
     assert int(model.optimizer.iterations) == 0
