@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from served import wait_for
+from served import seal, wait_for
 from small_exports import answers_as, bundled, export, put, right, stock
 
 from ctrlab.serving import wire
@@ -57,6 +57,7 @@ def same_sizes_and_times(place):
     """Pads the graph by a field that nobody knows, and gives all files one time, as some tools that copy do."""
     graph = place / "saved_model.pb"
     graph.write_bytes(graph.read_bytes() + wire.field(999, b" " * (8_000 - graph.stat().st_size)))
+    seal(place)
     for path in [place, *place.rglob("*")]:
         os.utime(path, ns=(10**18, 10**18))
 
