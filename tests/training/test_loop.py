@@ -95,7 +95,7 @@ def test_a_number_of_labels_that_only_the_step_knows(model):
         lambda: model.fit(batches, verbose=0),
         lambda: model.evaluate(batches, verbose=0),
     ):
-        with pytest.raises(BadData, match="received (1 labels and 8 rows|.*, y 1)") as caught:
+        with pytest.raises(BadData, match="received 1 labels and 8 rows") as caught:
             take()
         one_line(caught)
     assert int(model.optimizer.iterations) == 0
