@@ -92,15 +92,12 @@ def test_a_half_written_replacement_is_refused_aloud_until_it_is_whole(exported,
 
 
 def test_files_of_two_exports_are_never_one_version(exported, tmp_path):
-    """The manifest and the graph of another export, with the weights of the first."""
+    """The manifest and the graph of another export, with all else of the first."""
     with serving_first(exported, tmp_path) as processor:
         for name in ("saved_model.pb", NAME):
             shutil.copy(exported[1] / name, tmp_path / "1" / name)
-        if (tmp_path / "1" / "assets" / "weights").exists():
-            wait_for(lambda: "1" in processor.info()["refused"])
-            assert answers_as(processor, exported[0])
-        else:  # a stock export has no other weights
-            wait_for(lambda: answers_as(processor, exported[1]))
+        wait_for(lambda: "1" in processor.info()["refused"])
+        assert answers_as(processor, exported[0])
 
 
 def test_a_touched_version_is_loaded_anew_and_answers_the_same(exported, tmp_path):
