@@ -21,9 +21,9 @@ from pathlib import Path
 from ctrlab.errors import CtrlabError
 from ctrlab.paths import identity
 from ctrlab.server.logs import Once
+from ctrlab.serving.label_file import MOST, read_labels
 from ctrlab.serving.processor import Code, Processor, Refused
-from ctrlab.serving.version_labels import read_labels
-from ctrlab.serving.versions import MOST, ignored, versions
+from ctrlab.serving.versions import ignored, versions
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0

@@ -14,8 +14,9 @@ import tensorflow as tf
 from ctrlab.embedding.formats.folder_lock import FolderLock
 from ctrlab.embedding.formats.tensor_file import make_folder
 from ctrlab.errors import CtrlabError, cure_of
+from ctrlab.serving.label_file import read_labels
 from ctrlab.serving.manifest import NAME, File
-from ctrlab.serving.version_labels import label_lock, read_labels
+from ctrlab.serving.version_labels import label_lock
 from ctrlab.serving.versions import UPDATES, hide, sweep, versions
 
 LOCKED = ".publisher.lock"

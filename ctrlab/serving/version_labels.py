@@ -1,4 +1,4 @@
-"""Labels of versions, in a model's folder: models/ctr/labels.json, such as {"stable": 7, "canary": 8}.
+"""Gives labels to versions, in a model's folder: models/ctr/labels.json, such as {"stable": 7, "canary": 8}.
 
 Clients ask for a label; the person who releases decides to which version it refers, and a running server follows. The file is
 replaced at once. As in TensorFlow Serving: https://www.tensorflow.org/tfx/serving/serving_config.
@@ -8,39 +8,15 @@ from __future__ import annotations
 
 import json
 import operator
-import re
 from pathlib import Path
 
 from filelock import FileLock
 
-from ctrlab.errors import BadData, CtrlabError, cure_of, unreadable
+from ctrlab.errors import CtrlabError, cure_of
 from ctrlab.paths import write_atomically
+from ctrlab.serving.label_file import FILE, NAME, read_labels
 from ctrlab.serving.manifest import verify
-from ctrlab.serving.versions import MOST, versions
-
-FILE = "labels.json"
-NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-
-
-def read_labels(folder: Path) -> dict[str, int]:
-    """{label: version}; none if there is no such file.
-
-    Raises:
-        BadData: the file holds anything else.
-    """
-    path = Path(folder) / FILE
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise unreadable(f"File {path}", error) from None
-    except (ValueError, RecursionError) as problem:
-        raise BadData(f'Labels are JSON such as {{"stable": 7}}; {path} is none: {problem}.') from None
-    whole = isinstance(found, dict) and all(type(number) is int and 0 < number <= MOST for number in found.values())
-    if not whole or not all(NAME.fullmatch(name) for name in found):
-        raise BadData(f'Labels are JSON such as {{"stable": 7}}, of versions above 0; {path} is {json.dumps(found)[:200]}.')
-    return found
+from ctrlab.serving.versions import versions
 
 
 def label_lock(folder: Path) -> FileLock:

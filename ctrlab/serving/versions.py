@@ -23,11 +23,11 @@ from pathlib import Path
 from ctrlab.embedding.formats.folder_lock import FolderLock
 from ctrlab.embedding.formats.tensor_file import make_folder, sync_folder
 from ctrlab.errors import BadData, CtrlabError, cure_of, unreadable
+from ctrlab.serving.label_file import MOST, read_labels
 from ctrlab.serving.manifest import NAME as MANIFEST
 
 LEFTOVER, UPDATES = ".version-", ".updates"
 LAST = ".last_version"
-MOST = (1 << 63) - 1
 NUMBER = re.compile(r"[1-9][0-9]{0,18}")
 
 
@@ -149,8 +149,6 @@ def sweep(folder: Path) -> None:
 
 def _last(folder: Path) -> int:
     """The highest number that was given in a folder, as far as `LAST` knows; that of a label if there is no such file; or 0."""
-    from ctrlab.serving.version_labels import read_labels  # it imports this module
-
     path = folder / LAST
     try:
         text = path.read_bytes()[:100].decode(errors="replace").strip()

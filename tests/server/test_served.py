@@ -18,8 +18,9 @@ from ctrlab.cli import app
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.server.served import ServedModel
 from ctrlab.serving import warm_up, wire
+from ctrlab.serving.label_file import FILE, read_labels
 from ctrlab.serving.processor import Refused
-from ctrlab.serving.version_labels import FILE, read_labels, set_label
+from ctrlab.serving.version_labels import set_label
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ class Slow:
 
     def info(self):
         numbers = ("version", "loads", "gone", "update", "step", "read_micros", "longest_pause_micros", "stopped")
-        return dict.fromkeys(numbers, 0) | {"refused": {}}
+        return dict.fromkeys(numbers, 0) | {"refused": {}, "ignored": []}
 
     def close(self):
         pass

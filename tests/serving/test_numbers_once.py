@@ -14,12 +14,12 @@ from small_exports import BODY, ITEMS, bundled, export, put, stock
 
 from ctrlab.embedding import Embedding
 from ctrlab.errors import BadData, CtrlabError
+from ctrlab.serving.label_file import FILE, MOST
 from ctrlab.serving.manifest import NAME
 from ctrlab.serving.processor import Processor
 from ctrlab.serving.publishing import Publisher
 from ctrlab.serving.publishing_folder import LOCKED, PublisherLock, delete_old, updates_of
-from ctrlab.serving.version_labels import FILE
-from ctrlab.serving.versions import LAST, MOST, ignored, new_version, versions
+from ctrlab.serving.versions import LAST, ignored, new_version, versions
 from ctrlab.training import TouchedRows, train
 
 

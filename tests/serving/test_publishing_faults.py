@@ -12,9 +12,10 @@ from trainers import Trainer, published
 from ctrlab import serving
 from ctrlab.embedding.formats.folder_lock import FolderLock
 from ctrlab.errors import CtrlabError
+from ctrlab.serving.label_file import FILE, read_labels
 from ctrlab.serving.processor import Processor
 from ctrlab.serving.publishing_folder import LOCKED
-from ctrlab.serving.version_labels import FILE, label_lock, read_labels, set_label
+from ctrlab.serving.version_labels import label_lock, set_label
 from ctrlab.serving.versions import LAST, LEFTOVER, hide, new_version, sweep, versions
 
 
