@@ -296,7 +296,8 @@ def shown(inputs: Sequence) -> str | None:
         ragged = isinstance(value, tf.RaggedTensor)
         return value.to_list() if ragged else np.asarray(value).tolist() if hasattr(value, "__array__") else value
 
-    flat = tf.nest.flatten(given := tf.nest.map_structure(plain, list(map(_without_deques, inputs))))
+    given = tf.nest.map_structure(plain, [dict(each) if isinstance(each, dict) else each for each in inputs])
+    flat = tf.nest.flatten(given)
     if len(flat) > FEW or not all(isinstance(value, int | float | str | bytes | None) for value in flat):
         return None
     return re.sub(r"(\.\d{6})\d+", r"\1", "; ".join(map(repr, given)))
