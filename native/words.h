@@ -29,7 +29,7 @@ inline bool WholeOf(double number, int64_t* whole) {
 
 // The word of a text: a part of it, or `made`.
 inline std::string_view WordOf(std::string_view text, Digits& made) {
-  constexpr size_t kMostOfExponent = 64, kMostOfFraction = 16;
+  constexpr size_t kLongest = 64;
   const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   // Most texts that are no number say so by an end.
@@ -54,21 +54,21 @@ inline std::string_view WordOf(std::string_view text, Digits& made) {
   if (whole + fraction == 0) return text;
   const bool zeros = number.substr(whole + point, fraction).find_first_not_of('0') == std::string_view::npos;
   const bool exponent = at < number.size() && (number[at] == 'e' || number[at] == 'E');
-  bool code = !point && whole > 1 && number[0] == '0';
+  bool code = whole > 1 && number[0] == '0';
   if (exponent) {
     ++at;
     const bool with_sign = at < number.size() && (number[at] == '+' || number[at] == '-');
     at += with_sign;
-    code = !point && !with_sign;
+    code |= !point && !with_sign;
     while (at + 1 < number.size() && number[at] == '0') ++at;
-    if (const size_t size = digits(); size < 1 || size > 2 || text.size() > kMostOfExponent) return text;
+    if (const size_t size = digits(); size < 1 || size > 2 || text.size() > kLongest) return text;
   }
   if (at != number.size() || code) return text;
-  if (!exponent && zeros && whole > 0 && (whole == 1 || number[0] != '0')) {
-    if (number[0] == '0') return number.substr(0, 1);
+  if (!exponent) {
+    if (!zeros || (whole == 0 && text.size() > kLongest)) return text;
+    if (whole == 0 || number[0] == '0') return number.substr(whole == 0, 1);
     return {number.data() - minus, whole + minus};
   }
-  if (!exponent && ((!zeros && whole + fraction < kMostOfFraction) || text.size() > kMostOfExponent)) return text;
   double value;
   int64_t found;
   if (std::from_chars(number.data(), number.data() + number.size(), value).ec != std::errc()) return text;

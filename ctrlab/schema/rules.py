@@ -119,10 +119,12 @@ def vocabulary(column) -> None:
     words = words if isinstance(words, str | bytes) or not isinstance(words, Iterable) else tuple(words)
     if not isinstance(words, tuple) or not all(isinstance(word, str) for word in words):
         raise BadSchema(f"A vocabulary is a tuple of texts; column {column.name!r} has {words!r:.100}.")
-    words = tuple(map(spelled.word, map(str, words)))
+    texts, words = words, tuple(spelled.word(str(word)) for word in words)
     object.__setattr__(column, "vocabulary", words)
     if twice := [word for word, count in Counter(words).items() if count > 1]:
-        raise BadSchema(f"The words of a vocabulary differ; that of column {column.name!r} has {twice[0]!r} more than once.")
+        same = [str(text) for text, word in zip(texts, words) if word == twice[0]]
+        said = f"{same[0]!r} more than once" if len({*same}) == 1 else f"{' and '.join(map(repr, same))}, which are one word"
+        raise BadSchema(f"The words of a vocabulary differ; that of column {column.name!r} has {said}: leave one out.")
     if (column.encoding == "vocabulary") != bool(words):
         has = f"has the encoding {column.encoding!r} and {len(words)} words"
         raise BadSchema(f"A vocabulary and encoding='vocabulary' go together; column {column.name!r} {has}.")

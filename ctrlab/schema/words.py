@@ -6,10 +6,11 @@ one exception: a file of text has no types, so a text that spells a whole number
     "438"  "438.0"  " 438"  "+438"  "4.38e+02"  438  438.0      438
     "-0"  "0.0"  0  -0.0                                        0
     "2e+16"  "2.0E16"  2e16                                     20000000000000000
-    "0438"  "4e3"  "0x10"  "v438"                               themselves: they are codes
+    "0438"  "0438.0"  "4e3"  "0x10"  "v438"                     themselves: they are codes
 
 A code has leading zeros, or an exponent without a sign and a point, or letters. A number with a fraction is no word; a text with
-one is itself. The rule looks at nothing but the value: a request has one row, and a file many.
+one is itself, however near to a whole number. With an exponent, as programs write large floats, it is that float. The rule looks
+at nothing but the value: a request has one row, and a file many.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 
 MOST, LONGEST = 2.0**63, 64
 """Whole numbers with an exponent lie in [-MOST, MOST), those of 64 bits."""
-NUMBER = re.compile(r"[ \t]*[+-]?(?=\.?[0-9])[0-9]*(?:\.[0-9]*)?(?:[eE][+-]?0*[0-9]{1,2})?[ \t]*")
-"""A number, written in at most `LONGEST` signs, so that none is beyond double precision."""
-CODE = re.compile(r"[ \t]*[+-]?(?:0[0-9]+|[0-9]+[eE][0-9]+)[ \t]*")
+NUMBER = re.compile(r"[ \t]*[+-]?(?:\.0+|(?=\.?[0-9])[0-9]*(?:\.[0-9]*)?[eE][+-]?0*[0-9]{1,2})[ \t]*")
+"""What else may be whole: .0, or with an exponent; in at most `LONGEST` signs, so that none is beyond double precision."""
+CODE = re.compile(r"[ \t]*[+-]?(?:0[0-9].*|[0-9]+[eE][0-9]+)[ \t]*")
 WHOLE = re.compile(r"[ \t]*(?:\+|(-)|)(0|[1-9][0-9]*)(?:\.0*)?[ \t]*")
 """A whole number of any length, as most are spelled."""
-RARE = r"^[ \t]*[+-]?([0-9]*\.0*|[0-9]{8,}\.[0-9]+|[0-9]*\.[0-9]{8,}|[0-9.]+[eE][+-]?[0-9]+)[ \t]*$"
-"""What else may be a whole number: a fraction of many digits is rounded to one."""
+RARE = r"^[ \t]*[+-]?(\.0+|[0-9.]+[eE][+-]?[0-9]+)[ \t]*$"
+"""All that `NUMBER` takes, and little else."""
 
 
 def word(text: str) -> str:

@@ -119,13 +119,8 @@ def _predict(info: dict) -> dict:
         if part == "row_splits" or (info.get("per_user") and name == COUNTS.column):
             continue
         if part != "values":
-            value = (
-                _word(name, info)
-                if kind == "string"
-                else _or(VALUES[kind], "boolean")
-                if kind.startswith("float")
-                else VALUES[kind]
-            )
+            value = _word(name, info) if kind == "string" else VALUES[kind]
+            value = _or(value, "boolean") if kind.startswith("float") else value
             row[name] = _optional(name, _with_or_without_1(value, shapes[name][1:]), defaults)
             columns[name] = _optional(name, _lists(row[name], [-1]), defaults, inside=True)
             continue
