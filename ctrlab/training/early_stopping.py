@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import keras
@@ -15,6 +16,12 @@ from ctrlab.training.state import get_state, set_state
 from ctrlab.training.step import predict_step
 
 MONITORS = ("auc", "log_loss")
+CHANCE = 0.53
+"""An AUC that a label must pass in some epoch. 0.5 is chance, and validation rows are few."""
+FAR_OFF = 1.05
+"""From this multiple of the least log loss on, the kept epoch's probabilities are called worse."""
+
+log = logging.getLogger(__name__)
 
 
 def _require_again(validation) -> None:
@@ -33,6 +40,9 @@ class EarlyStopping(keras.callbacks.Callback):
     memory. Keras's own callback of this name keeps `model.get_weights()`, which has no rows of embedding variables.
 
     Click models memorize ids: with some 100,000 rows the second or third pass often makes them worse on new rows.
+
+    Its end logs a warning for each label whose AUC stayed near 0.5, and one if the best epoch by AUC has a log loss well above
+    the least: AUC sees the order only, so it may still rise while probabilities leave the truth.
 
     Args:
         validation: batches of (features, labels) that are not trained on. They are read again after each epoch, so an iterator is
@@ -73,9 +83,26 @@ class EarlyStopping(keras.callbacks.Callback):
         return latest - self.best >= self.patience
 
     def restore(self) -> None:
-        """Restores the state of the best epoch."""
+        """Restores the state of the best epoch, and warns of what it does not tell by itself."""
         if self._state is not None:
             set_state(self._state, *self._training)
+            for sentence in self._warnings():
+                log.warning(sentence)
+
+    def _warnings(self) -> Iterator[str]:
+        for label in self.evaluations[0].auc:
+            if (most := max(each.auc[label] for each in self.evaluations)) < CHANCE:
+                yield (
+                    f"The model has hardly learned {label!r}: the AUC on the validation rows was at most {most:.3f}, and chance "
+                    "is 0.5. Train longer or at another learning rate, or try another model: it may find more in these columns."
+                )
+        losses = [float(np.mean(list(each.log_loss.values()))) for each in self.evaluations]
+        least = int(np.argmin(losses))
+        if losses[self.best] > FAR_OFF * losses[least]:
+            yield (
+                f"Epoch {self.best + 1} is kept for its AUC, but its log loss is {losses[self.best]:.3f}; epoch {least + 1} had "
+                f"{losses[least]:.3f}. Where probabilities count, stop by the log loss: EarlyStopping(..., monitor='log_loss')."
+            )
 
     def _score(self, epoch: int) -> float:
         values = getattr(self.evaluations[epoch], self.monitor)

@@ -255,6 +255,8 @@ def test_a_worker_s_mistake_ends_all_at_once(tmp_path):
 
         (tmp_path / f"{time.time()}").touch()
         if given_place().index == 1:
+            while len(list(tmp_path.iterdir())) < 2:
+                time.sleep(0.02)
             raise BadData("Row 7 is none.")
         time.sleep(500)
 

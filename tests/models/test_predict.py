@@ -4,6 +4,7 @@ import warnings
 
 import keras
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 
@@ -11,7 +12,7 @@ from ctrlab import data
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.models import build
 from ctrlab.schema import Categorical, Label, Numeric, Schema
-from ctrlab.training import compile_model
+from ctrlab.training import compile_model, score
 
 SCHEMA = Schema("own", (Label("click"), Categorical("user"), Numeric("price")))
 FEATURES = {"user": tf.constant(["ann", "ben"]), "price": tf.constant([1.0, 2.0])}
@@ -24,6 +25,12 @@ def test_a_bad_row_is_named_with_file_and_line(tmp_path):
     with pytest.raises(BadData, match=r"line 10: .*'price' .*received 'cheap'") as caught:
         model.predict(data.read(path, model.schema, batch_size=4), verbose=0)
     assert "\n" not in str(caught.value)
+
+
+def test_score_gives_the_probabilities_of_predict_s_logits():
+    model = build("dlrm", SCHEMA.with_buckets(50), size="small")
+    table = pa.table({name: values.numpy().astype(str if name == "user" else "f4") for name, values in FEATURES.items()})
+    np.testing.assert_allclose(score(model, table), tf.sigmoid(model.predict(FEATURES, verbose=0)), rtol=1e-6)
 
 
 def test_a_closed_table_is_one_sentence():

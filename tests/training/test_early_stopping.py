@@ -9,7 +9,8 @@ from ctrlab import data
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.models import build
 from ctrlab.schema import Categorical, Label, Numeric, Schema
-from ctrlab.training import EarlyStopping, compile_model, evaluate, get_state
+from ctrlab.training import EarlyStopping, compile_model, early_stopping, evaluate, get_state
+from ctrlab.training.loop import Evaluation
 
 SCHEMA = Schema("own", (Label("clicked"), Categorical("user", 1_000), Numeric("price")), wide=("user",))
 
@@ -94,3 +95,34 @@ def test_bad_arguments_and_rows_of_one_class_are_refused(batches):
     model = compile_model(build("dlrm", SCHEMA, size="small"))
     with pytest.raises(BadData, match="AUC needs validation rows of both classes"):
         model.fit(train, epochs=1, callbacks=[EarlyStopping(of_one_class)], verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "warned"),
+    [
+        ([(0.74, 0.36), (0.75, 0.72)], "Epoch 2 is kept for its AUC, but its log loss is 0.720; epoch 1 had 0.360."),
+        ([(0.74, 0.36), (0.75, 0.37)], ""),
+        ([(0.48, 0.69), (0.52, 0.69)], "hardly learned 'clicked': the AUC on the validation rows was at most 0.520"),
+        ([(0.48, 0.69), (0.55, 0.69)], ""),
+        ([(np.nan, 0.69), (np.nan, 0.68)], ""),
+    ],
+)
+def test_what_the_best_epoch_does_not_tell_is_said(epochs, warned, monkeypatch, caplog):
+    found = iter([Evaluation({"clicked": auc}, {"clicked": loss}, {}, {}, 400) for auc, loss in epochs])
+    monkeypatch.setattr(early_stopping, "evaluate", lambda *_: next(found))
+    model = compile_model(build("wdl", SCHEMA, size="few_rows"))
+    stopping = EarlyStopping([], monitor="log_loss" if np.isnan(epochs[0][0]) else "auc")
+    stopping.begin(model, model.optimizer)
+    for _ in epochs:
+        stopping.look()
+    stopping.restore()
+    assert warned in caplog.text and len(caplog.messages) == bool(warned)
+
+
+def test_a_model_that_can_not_learn_says_so(tmp_path, caplog):
+    draw = np.random.default_rng(1)
+    clicked, users = draw.integers(0, 2, 4_000), draw.integers(0, 9, 4_000).astype(str)
+    data.write(pa.table({"clicked": clicked, "user": users, "price": np.ones(4_000)}), SCHEMA, tmp_path / "rows.parquet")
+    batches = data.read(tmp_path / "rows.parquet", SCHEMA, batch_size=2_000)
+    compile_model(build("wdl", SCHEMA, size="small")).fit(batches, epochs=1, callbacks=[EarlyStopping(batches)], verbose=0)
+    assert "The model has hardly learned 'clicked'" in caplog.text
