@@ -1,6 +1,6 @@
-"""HTTP connections with limits that uvicorn does not set. A request's head must arrive within a time. A connection is closed if
-its request is answered before the whole body has arrived. Bytes that are not HTTP, and connections beyond the limit, are refused
-in JSON like everything else, and counted.
+"""HTTP connections with limits that uvicorn does not set. A request's head must arrive within a time, and its answer must be read
+within a time. A connection is closed if its request is answered before the whole body has arrived, or states its length twice.
+Bytes that are not HTTP, and connections beyond the limit, are refused in JSON like everything else, and counted.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import Callable
 
 import h11
@@ -23,20 +24,31 @@ class Connection(H11Protocol):
 
     Args:
         refuse: called for each request that ends here, like `Models.refuse`.
+        trusts: whether a request, by its ASGI scope, is answered although there are too many connections.
     """
 
     head_seconds = 10.0
+    unread_seconds = 30.0
+    """Seconds for which a client may take nothing of what is sent to it. The system watches them, and drops the connection."""
     linger_seconds = 2.0
     """Seconds for which a client may continue to send after it was answered."""
     _clock: asyncio.TimerHandle | None = None
 
-    def __init__(self, *args, refuse: Callable[[str, str, str], None] | None = None, **options):
+    def __init__(
+        self,
+        *args,
+        refuse: Callable[[str, str, str], None] | None = None,
+        trusts: Callable[[dict], bool] = lambda scope: False,
+        **options,
+    ):
         super().__init__(*args, **options)
-        self._refuse, self._inner, self.app = refuse, self.app, self._answer
+        self._refuse, self._trusts, self._inner, self.app = refuse, trusts, self.app, self._answer
         # uvicorn's own refusal is plain text, and a line in the log.
         self._most, self.limit_concurrency = self.limit_concurrency, None
 
     def connection_made(self, transport) -> None:
+        unread = int(self.unread_seconds * 1000)
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unread)
         super().connection_made(_Lingering(transport, self))
         self._watch()
 
@@ -66,12 +78,16 @@ class Connection(H11Protocol):
         return False
 
     async def _answer(self, scope, receive, send) -> None:
+        crowded = self._most is not None and len(self.connections) > self._most
+        twice = {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}  # RFC 9112, 6.1
+
         async def says(message) -> None:
-            if message["type"] == "http.response.start" and not self.whole and CLOSE_HEADER not in message["headers"]:
+            ends = crowded or twice or not self.whole
+            if message["type"] == "http.response.start" and ends and CLOSE_HEADER not in message["headers"]:
                 message = message | {"headers": [*message["headers"], CLOSE_HEADER]}
             await send(message)
 
-        if self._most is None or len(self.connections) <= self._most:
+        if not crowded or self._trusts(scope):
             await self._inner(scope, receive, says)
             return
         self._end(503, "service_unavailable", f"A server has {self._most} connections at most: try again later.")

@@ -22,6 +22,7 @@ from ctrlab.server.application import Application
 from ctrlab.server.connections import Connection
 
 MOST_CONNECTIONS = 2_000
+"""The most connections, and half of the open files at most; beyond that, callers with the token and for health are answered."""
 QUIET_SECONDS = 1.0
 """Seconds without a request after which every client is assumed to know that the server is not ready."""
 MOST_QUIET_SECONDS = 5.0
@@ -45,17 +46,17 @@ class Http(uvicorn.Server):
         Raises:
             CtrlabError: the port is taken.
         """
-        _allow_files()
+        files = _allow_files()
         config = uvicorn.Config(
             app,
             host=host,
             port=port,
-            http=functools.partial(Connection, refuse=app.refuse),
+            http=functools.partial(Connection, refuse=app.refuse, trusts=app.trusts),
             log_config=None,
             access_log=False,
             lifespan="off",
             server_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
+            limit_concurrency=min(MOST_CONNECTIONS, files // 2),
             timeout_graceful_shutdown=FLUSH_SECONDS,
         )
         http = cls(config)
@@ -98,13 +99,14 @@ class Http(uvicorn.Server):
             await super().serve(sockets)
 
 
-def _allow_files() -> None:
-    """Raises the limit of open files to the system's own. Each connection is an open file, and shells allow fewer than
-    `MOST_CONNECTIONS`.
+def _allow_files() -> int:
+    """Raises the limit of open files to the system's own, and returns it. Each connection is an open file, and shells allow fewer
+    than `MOST_CONNECTIONS`.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 async def quiet(came: Callable[[], float], ends: float) -> None:

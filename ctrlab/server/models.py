@@ -50,17 +50,27 @@ def folders_in(folder: Path) -> dict[str, Path]:
     """{name: folder} of a model, or of the models in a folder. A link is followed whenever it is read, and names its model.
 
     Raises:
-        CtrlabError: there is none.
+        CtrlabError: there is none, or no address can have the name of the only one.
     """
     folder = _absolute(folder)
     if versions(folder):
+        if odd := _odd_name(folder):
+            raise CtrlabError(odd)
         return {folder.name: folder}
-    found = {place.name: place for place in sorted(folder.glob("*")) if place.is_dir() and versions(place)}
+    places = [place for place in sorted(folder.glob("*")) if place.is_dir() and not _odd_name(place)]
+    found = {place.name: place for place in places if versions(place)}
     if not found:
         said = f"A server has a model's folder, or a folder of such; {folder} is neither: write one by ctrlab export."
         odd = [why for name, why in ignored(folder).items() if name.isascii() and name.isdecimal()]
         raise CtrlabError(" ".join([said, *(odd or _beside(folder, {}))[:MOST_REASONS]]))
     return found
+
+
+def _odd_name(place: Path) -> str:
+    """Why a model's folder can't have this name, in a sentence; or ""."""
+    if ":" not in place.name and place.name.isprintable():
+        return ""
+    return f"A model's name stands in addresses, so it is printable and has no colon; {str(place)!r} is not served: rename it."
 
 
 def _beside(folder: Path, models: dict[str, Path]) -> list[str]:
@@ -70,7 +80,8 @@ def _beside(folder: Path, models: dict[str, Path]) -> list[str]:
         if place.name in models or not place.is_dir():
             continue
         if versions(place):
-            found.append(f"{place} has come since this server was started, and is not served: start the server again.")
+            since = f"{place} has come since this server was started, and is not served: start the server again."
+            found.append(_odd_name(place) or since)
         else:
             found.append(" ".join([f"{place} has no version, and is not served.", *[*ignored(place).values()][:MOST_REASONS]]))
     return found

@@ -1,9 +1,11 @@
-"""A model that has no version to serve does not stop the others."""
+"""A model that has no version to serve, or an odd name, does not stop the others."""
 
 import logging
+import os
 
 import pytest
 
+from ctrlab.errors import CtrlabError
 from ctrlab.server import models as server
 from ctrlab.serving.processor import Refused
 
@@ -31,3 +33,19 @@ def test_the_others_are_served_and_the_cure_is_told(folder, caplog):
 def test_where_none_can_be_served_the_sentence_names_the_cure(folder):
     with pytest.raises(Refused, match=r"broken .*export it again"):
         server.Models(folder / "broken")
+
+
+@pytest.mark.parametrize("name", ["a:b", "a\nb", os.fsdecode(b"\xff")])
+def test_a_name_that_no_address_can_have_is_refused_and_stops_no_other(published, tmp_path, caplog, name):
+    for each in (name, "dlrm"):
+        (tmp_path / each).symlink_to(published[0] / "dlrm")
+    models = server.Models(tmp_path)
+    models.close()
+    assert set(models.served) == {"dlrm"}
+    told = [message for message in caplog.messages if "no colon" in message]
+    assert len(told) == 1 and f"{str(tmp_path / name)!r} is not served: rename it" in told[0] and told[0].isprintable()
+    with pytest.raises(CtrlabError, match="rename it"):
+        server.Models(tmp_path / name)
+    (tmp_path / "dlrm").unlink()
+    with pytest.raises(CtrlabError, match=r"is neither.*rename it"):
+        server.Models(tmp_path)

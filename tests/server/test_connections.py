@@ -1,6 +1,7 @@
 """Slow clients end; those that are there beside them, and 1,000 that ask nothing, disturb nobody."""
 
 import asyncio
+import contextlib
 import functools
 import http.client
 import json
@@ -11,15 +12,18 @@ import time
 import pytest
 import uvicorn
 
+from ctrlab.server import listening
+from ctrlab.server.application import Application
 from ctrlab.server.connections import Connection
 
 
 async def says_hello(scope, receive, send):
-    """An application that refuses what is sent to /no at once."""
+    """An application that refuses what is sent to /no at once. What it says to /long is more than a network holds."""
     while scope["path"] != "/no" and (await receive()).get("more_body"):
         pass
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
-    await send({"type": "http.response.body", "body": b"hello"})
+    said = b"hello" * (1 << 23 if scope["path"] == "/long" else 1)
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(len(said)).encode())]})
+    await send({"type": "http.response.body", "body": said})
 
 
 @pytest.fixture
@@ -29,21 +33,28 @@ def refused():
 
 
 @pytest.fixture
-def port(monkeypatch, refused):
-    """The port of a server that allows half a second for a head, and as long again for a refused client to end."""
+def server(monkeypatch, refused):
+    """A server that allows half a second for a head, for an answer, and for a refused client to end. It trusts who says so."""
     monkeypatch.setattr(Connection, "head_seconds", 0.5)
     monkeypatch.setattr(Connection, "linger_seconds", 0.5, raising=False)
-    made = functools.partial(Connection, refuse=lambda _, why, sentence: refused.append((why, sentence)))
+    monkeypatch.setattr(Connection, "unread_seconds", 0.5, raising=False)
+    options = {"refuse": lambda _, why, sentence: refused.append((why, sentence))}
+    made = functools.partial(Connection, **options, trusts=lambda scope: (b"x-trusted", b"yes") in scope["headers"])
     options = {"lifespan": "off", "timeout_keep_alive": 2, "limit_concurrency": 1001, "timeout_graceful_shutdown": 5}
     server = uvicorn.Server(uvicorn.Config(says_hello, port=0, http=made, log_config=None, **options))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    yield server.servers[0].sockets[0].getsockname()[1]
+    yield server
     server.should_exit = True
     thread.join(30)
     assert not thread.is_alive()
+
+
+@pytest.fixture
+def port(server):
+    return server.servers[0].sockets[0].getsockname()[1]
 
 
 def says(connection: socket.socket) -> bytes:
@@ -172,6 +183,37 @@ def test_a_bad_chunk_after_a_refusal_leaves_no_trace(port, caplog):
     assert not [record for record in caplog.records if record.name == "asyncio" or record.exc_info]
 
 
+@pytest.mark.parametrize(("path", "times"), [("/long", 1), ("/", 100_000)])
+def test_who_does_not_read_the_answer_can_not_stay(server, port, path, times):
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as deaf:
+        with contextlib.suppress(OSError):  # dropped while it asks
+            deaf.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode() * times)
+        hello(http.client.HTTPConnection("127.0.0.1", port, timeout=20))
+        begun = time.monotonic()
+        while any(each.client == deaf.getsockname() for each in list(server.server_state.connections)):
+            assert time.monotonic() - begun < 10
+            time.sleep(0.05)
+    hello(http.client.HTTPConnection("127.0.0.1", port, timeout=20))
+
+
+def test_who_reads_slowly_gets_the_whole_answer(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
+        slow.sendall(b"GET /long HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        begun, size = time.monotonic(), 0
+        while part := slow.recv(1 << 20):
+            size += len(part)
+            time.sleep(0.02)
+        assert size > 5 << 23 and time.monotonic() - begun > 0.6
+
+
+def test_a_length_that_is_stated_twice_ends_the_connection(port):
+    twice = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as odd:
+        odd.sendall(twice + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        said = says(odd)
+    assert said.count(b"HTTP/1.1 ") == 1 and b"connection: close" in said.lower() and said.endswith(b"hello")
+
+
 @pytest.mark.parametrize("kind", ["h2c", "websocket"])
 def test_an_upgrade_is_passed_over(port, caplog, kind):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
@@ -189,5 +231,46 @@ def test_one_connection_too_many_is_told_so_in_json(port, refused, monkeypatch):
     answer = connection.getresponse()
     assert (answer.status, answer.getheader("content-type")) == (503, "application/json")
     assert "1001 connections" in json.loads(answer.read())["error"] and refused[0][0] == "service_unavailable"
+    connection.request("GET", "/", headers={"X-Trusted": "yes"})
+    answer = connection.getresponse()
+    assert (answer.status, answer.read(), answer.getheader("connection")) == (200, b"hello", "close")
     for each in idle:
         each.close()
+
+
+def test_beyond_the_limit_health_and_callers_with_the_token_are_answered(monkeypatch):
+    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 3)
+
+    async def ask(path: str, authorization: str = "") -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", http.port)
+        given = f"Authorization: {authorization}\r\n" if authorization else ""
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: a\r\n{given}\r\n".encode())
+        said = await reader.read()  # it is closed
+        writer.close()
+        return said.split(b" ")[1]
+
+    async def crowd(token: str) -> list[bytes]:
+        nonlocal http
+        http = await listening.Http.on(Application(token, lambda *_: None), "127.0.0.1", 0)
+        idle = [await asyncio.open_connection("127.0.0.1", http.port) for _ in range(3)]
+        asked = [("/v2/health/live",), ("/v2/health/ready",), ("/other",), ("/other", "Bearer no"), ("/other", "bearer a-token")]
+        found = [await ask(*each) for each in asked]
+        for _, writer in idle:
+            writer.close()
+        await http.end()
+        return found
+
+    http = None
+    assert asyncio.run(crowd("a-token")) == [b"200", b"200", b"503", b"503", b"404"]
+    assert asyncio.run(crowd("")) == [b"200", b"200", b"503", b"503", b"503"]
+
+
+def test_connections_are_at_most_half_of_the_open_files(monkeypatch):
+    monkeypatch.setattr(listening, "_allow_files", lambda: 1024)
+
+    async def limit() -> int:
+        http = await listening.Http.on(Application("", lambda *_: None), "127.0.0.1", 0)
+        await http.end()
+        return http.config.limit_concurrency
+
+    assert asyncio.run(limit()) == 512
