@@ -89,6 +89,7 @@ class Encoder:
             runs.append(sharing.wrapped(raw.clipped(run, numbers, checked), users))
         return sharing.side_by_side(*runs)
 
+    @tf.autograph.experimental.do_not_convert
     def stage(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """Computes `ids` and `numbers` from raw features and returns them as features, so that the training step need not."""
         numbers = self.numbers(features, checked=False)

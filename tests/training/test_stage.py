@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from ctrlab.model_names import DATA_SETS
 from ctrlab.models import MODELS, build
+from ctrlab.schema import Categorical, Label, Numeric, Schema
 from ctrlab.training import gradients_of, make_optimizer, train
 from ctrlab.training.stage import stage
 
@@ -37,3 +38,10 @@ def test_the_same_losses_in_the_same_order(small_batches):
         ).apply(tf.data.experimental.assert_cardinality(len(batches)))
         losses.append(train(model, make_optimizer(model), stage(rows, model, depth)).losses)
     assert losses[0] == losses[1] == losses[2] and len(losses[0]) == len(batches)
+
+
+def test_a_user_s_own_graph_of_it_brings_no_warning(caplog):
+    """TensorFlow warns of each Python function that it can't rewrite."""
+    model = build("wdl", Schema("own", (Label("click"), Categorical("user", 50), Numeric("price"))), size="small")
+    tf.function(model.encoder.stage)({"user": tf.constant(["ann"]), "price": tf.constant([1.0])})
+    assert caplog.messages == []
