@@ -41,6 +41,7 @@ class Joined:
     """What a join did.
 
     Attributes:
+        again: examples that are left out, because the same request and row came before in the file.
         labelled: examples for which a label came in time.
         late: labels of joined examples that came after the example's own window, but before the window of its file's last example
             was over.
@@ -49,6 +50,7 @@ class Joined:
 
     files: int = 0
     rows: int = 0
+    again: int = 0
     labelled: int = 0
     late: int = 0
     waiting: int = 0
@@ -110,6 +112,7 @@ def join(
             continue
         rows = first_rows(keys)
         if len(rows) < len(keys):
+            found.again += len(keys) - len(rows)
             examples, keys = examples.take(rows), keys.take(rows)
         of_its_time = known.between(begin - window, end + window)
         labelled = with_labels(examples, keys, of_its_time, known.names, window, found)

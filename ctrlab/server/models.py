@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import threading
 import time
 from collections.abc import Sequence
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ctrlab.errors import CtrlabError
-from ctrlab.server.application import WARM_UP, shown
+from ctrlab.server.application import LONGEST_ID, WARM_UP, shown
 from ctrlab.server.cores import allocated, group, pool_of
+from ctrlab.server.ids import id_in, require_id
 from ctrlab.server.logs import Once, Refusals
 from ctrlab.server.metrics import Metrics
 from ctrlab.server.request_log import RequestLog
@@ -208,17 +210,18 @@ class Models:
         Args:
             version, label: the version or label that the client asked for; None and "": the newest version.
             deadline: the time, by `time.monotonic`, after which nobody waits for the answer.
-            id: the request's id, for the log.
-        Returns: A future of the reply; it may raise Refused or Late.
+            id: the request's id, if it came beside the message.
+        Returns: A future of the reply, with the request's id; it may raise Refused or Late.
         Raises:
-            Refused: there is no such model. Overloaded: too many wait.
+            Refused: there is no such model, or the id is none. Overloaded: too many wait.
         """
         came = self.came = time.monotonic()
         try:
+            require_id(id)
             served, line = self.of(name), self._lines[name]
             line.enter()
         except (Refused, Overloaded) as problem:
-            self.refuse(name, _why(problem), str(problem), id)
+            self.refuse(name, _why(problem), str(problem), id[:LONGEST_ID])
             raise
 
         def answer() -> Reply:
@@ -228,9 +231,11 @@ class Models:
             with served.use(version, label) as processor:
                 reply = processor.process(request, format, header)
                 served.require(version, reply.version)
+            reply = reply._replace(id=id or id_in(reply.data, format) or secrets.token_hex(16))
+            require_id(reply.id)
             self.metrics.answered(name, begun - came, time.monotonic() - came, reply)
-            if self._log and id != WARM_UP:
-                self._log.add(served, id, request, format, header, reply)
+            if self._log and reply.id != WARM_UP:
+                self._log.add(served, reply.id, request, format, header, reply)
             return reply
 
         try:

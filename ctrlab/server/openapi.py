@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
+from ctrlab.server.application import LONGEST_ID
 from ctrlab.server.described import DATATYPES
 from ctrlab.serving.inputs import COUNTS
 
@@ -86,7 +87,7 @@ INFER = {
     "type": "object",
     "required": ["inputs"],
     "properties": {
-        "id": {"type": "string"},
+        "id": {"type": "string", "maxLength": LONGEST_ID},
         "inputs": {
             "type": "array",
             "items": {

@@ -1,6 +1,6 @@
 """Logs scored requests as Parquet files to train on: the examples as requests brought them, and keys with which labels are found.
 
-    LOG/ctr/20261124T101500.000000-1f6c0a2b.parquet     one file per model and `seconds`; it appears when it is whole
+    LOG/ctr/20261124T101500.000000-1f6c0a2b.parquet     one file per model, its columns and `seconds`; it appears when it is whole
 
 Its columns are the model's, and these:
 
@@ -9,8 +9,12 @@ Its columns are the model's, and these:
     _version, _update    of the model that answered
     _probabilities       what it answered, one number per task; of an own model's outputs the values of the row, by their names
 
+The columns and their types are those of the version that answered, whatever a request left out. A request without rows has none
+here. An input whose size may be any is a list of the row's values.
+
 `ctrlab data join` adds the labels. A thread of its own parses and writes: a request never waits for it. Requests that come faster
-than the thread can write are left out, and counted. Requests that are not written yet are lost if the process is killed.
+than the thread can write are left out, which is counted and said. Requests that are not written yet are lost if the process is
+killed.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 
 from ctrlab.data.faults import first_line
-from ctrlab.data.labels import REQUEST, ROW, TIME
+from ctrlab.data.labels import KEYS, REQUEST, ROW, TIME
 from ctrlab.data.outputs import Replacement, clear_errors
 from ctrlab.errors import CtrlabError, cure_of
 from ctrlab.server.described import DATATYPES
@@ -89,7 +93,9 @@ class RequestLog:
         self.left_out = 0
         """Number of selected requests that are in no file: too many came at once, a text is not UTF-8, or the disk refused."""
         self._waiting: queue.Queue[Scored | None] = queue.Queue(WAITING)
-        self._held: dict[str, Held] = {}
+        self._held: dict[tuple[str, pa.Schema], Held] = {}  # versions that answer by turns may have other columns
+        self._lock = threading.Lock()
+        self._too_fast = 0
         self._due = time.monotonic() + seconds
         self._thread = threading.Thread(target=self._write_all, name=THREAD, daemon=True)
         self._thread.start()
@@ -102,7 +108,9 @@ class RequestLog:
             micros = time.time_ns() // 1_000
             self._waiting.put_nowait(Scored(model, id, request, format, header, reply, micros))
         except queue.Full:
-            self.left_out += 1
+            with self._lock:
+                self._too_fast += 1
+                self.left_out += 1
 
     def close(self) -> None:
         """Writes all logged requests. Call it before the processors are closed."""
@@ -122,27 +130,31 @@ class RequestLog:
             try:
                 self._keep(scored)
             except Exception as problem:  # whatever a request holds, the next one is logged
-                self.left_out += 1
-                log.warning("Request %.100s is not in the log: %s", scored.id, first_line(problem))
+                self._leave_out(1)
+                log.warning("Request %s is not in the log: %s", scored.id, first_line(problem))
             if time.monotonic() >= self._due:
                 self._rotate()
 
     def _keep(self, scored: Scored) -> None:
-        table, model = to_table(scored), scored.model.name
-        held = self._held.get(model)
-        if held and (held.schema != table.schema or held.bytes >= MOST_BYTES):
-            self._write(model)
-        if model not in self._held:
-            self._held[model] = Held(table.schema)
-        self._held[model].add(table)
+        table = to_table(scored)
+        if not table.num_rows:
+            return
+        place = scored.model.name, table.schema
+        if place in self._held and self._held[place].bytes >= MOST_BYTES:
+            self._write(place)
+        self._held.setdefault(place, Held()).add(table)
 
     def _rotate(self) -> None:
         self._due = time.monotonic() + self._seconds
-        for model in list(self._held):
-            self._write(model)
+        for place in list(self._held):
+            self._write(place)
+        with self._lock:
+            too_fast, self._too_fast = self._too_fast, 0
+        if too_fast:
+            log.warning("%d requests are not in the log: they came faster than it is written; log a share of them", too_fast)
 
-    def _write(self, model: str) -> None:
-        held = self._held.pop(model)
+    def _write(self, place: tuple[str, pa.Schema]) -> None:
+        held, (model, _) = self._held.pop(place), place
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         path = self.folder / model / f"{now}-{secrets.token_hex(4)}.parquet"
         try:
@@ -152,15 +164,19 @@ class RequestLog:
                     pq.write_table(pa.concat_tables(held.tables), file.file, compression="zstd")
                     file.keep()
         except Exception as problem:  # whatever a file meets, the next one is written
-            self.left_out += held.requests
+            self._leave_out(held.requests)
             log.warning("%d requests of %s are not in the log: %s", held.requests, model, first_line(problem))
+
+    def _leave_out(self, requests: int) -> None:
+        with self._lock:
+            self.left_out += requests
 
 
 class Held:
     """The tables of the next file, with one schema. The cost of adding a table does not depend on their number."""
 
-    def __init__(self, schema: pa.Schema):
-        self.schema, self.tables, self.bytes, self.requests = schema, [], 0, 0
+    def __init__(self):
+        self.tables, self.bytes, self.requests = [], 0, 0
         self._single = 0
 
     def add(self, table: pa.Table) -> None:
@@ -180,7 +196,8 @@ def to_table(scored: Scored) -> pa.Table:
         ArrowInvalid: a text is not UTF-8.
     """
     with scored.model.use(scored.reply.version) as processor:
-        arrays, per_user = processor.parse(scored.request, scored.format, scored.header), processor.info()["per_user"]
+        arrays, info = processor.parse(scored.request, scored.format, scored.header), processor.info()
+    per_user = info["per_user"]
     counts = arrays.pop(COUNTS.column) if per_user else None
     columns = {name: values for name, values in arrays.items() if "/" not in name}
     for name in arrays:
@@ -191,18 +208,23 @@ def to_table(scored: Scored) -> pa.Table:
     if counts is not None:  # a user's values are those of each of the user's candidates
         user_of = np.repeat(np.arange(len(counts)), counts)
         columns = {name: values.take(pa.array(user_of)) if name in per_user else values for name, values in columns.items()}
-    rows = len(next(iter(columns.values())))
     scores = probabilities(scored.reply, scored.format)
-    splits = np.arange(rows + 1, dtype=np.int32) * scores.shape[1]
+    rows = len(scores)
+    columns |= {name: in_rows(columns[name], rows) for name, shape in info["input_shapes"].items() if -1 in shape[1:]}
     columns |= {
-        REQUEST: pa.array([scored.id] * rows),
+        REQUEST: pa.array([scored.id] * rows, KEYS[REQUEST]),
         ROW: pa.array(np.arange(rows, dtype=np.int32)),
         TIME: pa.array(np.full(rows, scored.micros), pa.timestamp("us", "UTC")),
         "_version": pa.array(np.full(rows, scored.reply.version, np.int64)),
         "_update": pa.array(np.full(rows, scored.reply.update, np.int64)),
-        "_probabilities": pa.ListArray.from_arrays(splits, scores.ravel()),
+        "_probabilities": in_rows(pa.array(scores.ravel()), rows),
     }
     return pa.table(columns)
+
+
+def in_rows(values: pa.Array, rows: int) -> pa.ListArray:
+    """A list per row, of values that lie one after the other, as many for each row."""
+    return pa.ListArray.from_arrays(np.arange(rows + 1, dtype=np.int32) * (len(values) // max(rows, 1)), values)
 
 
 def text(values: pa.Array) -> pa.Array:

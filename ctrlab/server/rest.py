@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
 from importlib import resources
 
 from google.protobuf.json_format import MessageToDict
 
 from ctrlab.server import described, openapi
-from ctrlab.server.application import LONGEST_ID, REQUEST_ID, Answer, Application, Wrong, of_json, shown
+from ctrlab.server.application import REQUEST_ID, Answer, Application, Wrong, of_json, shown
 from ctrlab.server.models import LONGEST_LABEL, Late, Models, Overloaded, states
 from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.processor import ALL, Code, Refused
@@ -69,10 +68,10 @@ class Rest(Application):
 
     async def _process(self, found, headers, body, format, header=ALL) -> tuple:
         asked, label = _asked(found)
-        id = headers.get(REQUEST_ID, b"")[:LONGEST_ID].strip().decode("latin-1") or secrets.token_hex(16)
+        id = headers.get(REQUEST_ID, b"").decode(errors="surrogateescape")
         reply = await asyncio.wrap_future(self.models.submit(found["model"], body, format, header, asked, label, id=id))
-        says = {b"x-model-version": str(reply.version), b"x-model-update": str(reply.update), REQUEST_ID: id}
-        return reply, tuple((name, value.encode("latin-1")) for name, value in says.items())
+        says = {b"x-model-version": str(reply.version), b"x-model-update": str(reply.update), REQUEST_ID: reply.id}
+        return reply, tuple((name, value.encode()) for name, value in says.items())
 
     async def _predict(self, found, headers, receive) -> Answer:
         reply, says = await self._process(found, headers, await self.body(headers, receive), "json")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import secrets
 import time
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ import grpc
 
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.server import described
-from ctrlab.server.application import LONGEST_ID, STOPS, has_token, shown
+from ctrlab.server.application import STOPS, has_token, shown
 from ctrlab.server.models import LONGEST_LABEL, Late, Models, Overloaded, states
 from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.processor import Code, Format, Refused
@@ -119,11 +118,14 @@ class Rpc(grpc.GenericRpcHandler):
             raise Refused(Code.UNAVAILABLE, STOPS)
         left = context.time_remaining()
         deadline = None if left is None else time.monotonic() + left
-        given = str(dict(context.invocation_metadata() or ()).get(REQUEST_ID, ""))[:LONGEST_ID].strip()
-        id = given or secrets.token_hex(16)
+        id = str(dict(context.invocation_metadata() or ()).get(REQUEST_ID, ""))
+        if not id.isascii():
+            said = f"received {shown(ascii(id))}: send another, or none and take the one that comes back."
+            raise BadData(f"Metadata of gRPC is ASCII, and so is an id in {REQUEST_ID}; {said}")
         options = {"version": asked.version, "label": asked.label, "deadline": deadline, "id": id}
         reply = await asyncio.wrap_future(self.models.submit(asked.model, request, format, **options))
-        context.set_trailing_metadata(((REQUEST_ID, id),))
+        if reply.id.isascii():  # else the message has it
+            context.set_trailing_metadata(((REQUEST_ID, reply.id),))
         return reply.data
 
     async def _predict(self, request: bytes, context) -> bytes:

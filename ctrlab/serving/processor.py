@@ -64,6 +64,7 @@ class Reply(NamedTuple):
         version, update: those of the model that answered; update 0 is the version as it was exported.
         header: the number of bytes that are JSON, if tensors follow them; otherwise `ALL`.
         seconds: duration of each of `STAGES`; 0 for a stage that did not run.
+        id: the request's id, of a server that knows it.
     """
 
     data: bytes
@@ -71,6 +72,7 @@ class Reply(NamedTuple):
     update: int
     header: int
     seconds: tuple[float, ...] = (0.0,) * len(STAGES)
+    id: str = ""
 
 
 class _Sized(ctypes.Structure):
@@ -177,7 +179,8 @@ class Processor:
 
     def parse(self, request: bytes, format: Format, header: int = ALL) -> dict[str, pa.Array]:
         """Parses a request for the current version: {input: its values}, with text as binary, and with the defaults in place of
-        what is missing. Arguments and errors are as in `process`.
+        what is missing. Values of an input with a size that may be any lie one after the other. Arguments and errors are as in
+        `process`.
         """
         import numpy as np  # a process that only answers needs neither
         import pyarrow as pa
@@ -201,7 +204,8 @@ class Processor:
                 found[name] = pa.Array.from_buffers(pa.binary(), count, [None, offsets, text])
             else:
                 found[name] = pa.array(np.frombuffer(take(count * np.dtype(kind).itemsize), kind))
-            for size in reversed(info["input_shapes"][name][1:]):
+            sizes = info["input_shapes"][name][1:]
+            for size in () if -1 in sizes else reversed(sizes):
                 found[name] = pa.FixedSizeListArray.from_arrays(found[name], size)
         return found
 

@@ -80,7 +80,7 @@ def test_an_event_trains_once_although_it_was_asked_twice(places):
     log, given_, out = places
     pq.write_table(examples([("a", 0, 0), ("b", 0, 1), ("a", 0, 2), ("a", 1, 2)]), log / "1.parquet")
     pq.write_table(labels([("a", 0, 3, 1), ("a", 0, 4, 1)]), given_ / "1.parquet")
-    join(log, given_, out, WINDOW, now=lambda: LATER)
+    assert join(log, given_, out, WINDOW, now=lambda: LATER).again == 1
     joined = pq.read_table(out / "1.parquet")
     assert joined["item"].to_pylist() == ["item 0", "item 1", "item 3"] and joined["click"].to_pylist() == [1, 0, 0]
 
@@ -170,9 +170,9 @@ def test_odd_files_are_refused_in_a_sentence_and_nothing_is_lost(places):
 
 def test_the_command(places):
     log, given_, out = places
-    pq.write_table(examples([("a", 0, 0), ("b", 0, 0)]), log / "1.parquet")
+    pq.write_table(examples([("a", 0, 0), ("b", 0, 0), ("a", 0, 1)]), log / "1.parquet")
     pq.write_table(labels([("a", 0, 3, 1)]), given_ / "1.parquet")
     found = CliRunner().invoke(app, ["data", "join", str(log), str(given_), "--out", str(out), "--window", "10s"])
-    assert found.exit_code == 0 and "2 examples of 1 files; labels for 1 (1 click)" in found.output
+    assert found.exit_code == 0 and "2 examples of 1 files; labels for 1 (1 click); 1 that came twice are" in found.output
     found = CliRunner().invoke(app, ["data", "join", str(log), "nowhere", "--out", str(out)])
     assert found.exit_code == 1 and "nowhere is none" in found.output

@@ -130,7 +130,7 @@ def test_a_share_is_logged_and_the_same_each_time(ctr, tmp_path):
     assert a == b and 60 < len(a) < 140
 
 
-def test_nobody_waits_for_the_log(ctr, tmp_path, monkeypatch):
+def test_nobody_waits_for_the_log(ctr, tmp_path, monkeypatch, caplog):
     served, request = ctr
     reply, goes_on = served.newest.process(request, "json"), threading.Event()
     monkeypatch.setattr(request_log, "to_table", lambda scored: (goes_on.wait(), to_table(scored))[1])
@@ -142,6 +142,7 @@ def test_nobody_waits_for_the_log(ctr, tmp_path, monkeypatch):
     log.close()
     found = {row[REQUEST] for row in logged(tmp_path / "ctr")}
     assert 5 <= len(found) <= 6 and log.left_out == 50 - len(found)
+    assert f"{log.left_out} requests are not in the log: they came faster than it is written" in caplog.text
 
 
 def test_what_can_t_be_written_is_counted_and_said(ctr, tmp_path, caplog):
@@ -176,7 +177,7 @@ def test_files_appear_whole_and_in_time(ctr, tmp_path):
 class Counted:
     """Stands in for a table, and counts how often its size is read."""
 
-    schema, num_columns = "the same", 1
+    schema, num_rows = "the same", 1
 
     def __init__(self):
         self.asked = 0

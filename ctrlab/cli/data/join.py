@@ -54,6 +54,7 @@ def told(found: Joined) -> str:
     positive = ", ".join(f"{count:,} {name}" for name, count in found.positive.items())
     said = f"{found.rows:,} examples of {found.files} files; labels for {found.labelled:,}"
     said += f" ({positive})" if positive else ""
+    again = f"; {found.again:,} that came twice are left out" if found.again else ""
     late = f"; {found.late:,} labels came too late" if found.late else ""
     waiting = f"; the window of {found.waiting} files is not over" if found.waiting else ""
-    return said + late + waiting + "."
+    return said + again + late + waiting + "."
