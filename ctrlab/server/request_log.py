@@ -9,8 +9,9 @@ Its columns are the model's, and these:
     _version, _update    of the model that answered
     _probabilities       what it answered, one number per task; of an own model's outputs the values of the row, by their names
 
-The columns and their types are those of the version that answered, whatever a request left out. A request without rows has none
-here. An input whose size may be any is a list of the row's values.
+The columns and their types are those of the version that answered, whatever a request left out. If another has taken its place
+before the request is written, they are that one's; a request that it would refuse is left out. A request without rows has none in
+the log. An input whose size may be any is a list of the row's values.
 
 `ctrlab data join` adds the labels. A thread of its own parses and writes: a request never waits for it. Requests that come faster
 than the thread can write are left out, which is counted and said. Requests that are not written yet are lost if the process is
