@@ -115,6 +115,11 @@ def command(
             f"A server that is stopped answers what is inside; {cut} requests were not answered within {drain}: "
             "give it more time by --drain."
         )
+    if requests and requests.left_out:
+        raise CtrlabError(
+            f"A log has the requests that were answered; {requests.left_out} of them are not in {log}: "
+            "the lines above say why, and --log-sample takes a share of them."
+        )
     out.print("Stopped; every request was answered.")
 
 

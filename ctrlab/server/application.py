@@ -6,11 +6,12 @@ It has the open inference protocol's /v2/health/live and /v2/health/ready; a sub
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ LONGEST_ID = 200
 """The most characters of a request's id."""
 WARM_UP = "warm-up"
 """The id of warm-up requests, which are not logged because nobody trains on them."""
+LAST_SECONDS = 5.0
+"""Seconds for the rest of a request that is on its way when the server takes no more."""
 STOPS = "The server stops and does not answer this request: ask another, or again later."
 log = logging.getLogger(__name__)
 
@@ -73,6 +76,36 @@ def has_token(given: bytes, token: bytes) -> bool:
     return scheme.lower() == b"bearer" and hmac.compare_digest(credentials.lstrip(b" "), token)
 
 
+class Arrivals:
+    """The requests that are on their way, each with a limit of time.
+
+    Args:
+        seconds: the limit.
+    """
+
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+        self.hurried = False
+        """Whether the limit is `LAST_SECONDS` from the call of `hurry` on."""
+        self._limits: set[asyncio.Timeout] = set()
+
+    @contextlib.asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """A block in which one request arrives. Raises TimeoutError if it takes too long."""
+        async with asyncio.timeout(self.seconds) as limit:
+            self._limits.add(limit)
+            try:
+                yield
+            finally:
+                self._limits.discard(limit)
+
+    def hurry(self) -> None:
+        """Leaves only `LAST_SECONDS` to those that are on their way, because the server stops."""
+        self.hurried = True
+        for limit in self._limits:
+            limit.reschedule(min(limit.when(), asyncio.get_running_loop().time() + LAST_SECONDS))
+
+
 class Application:
     """A server's answers; a subclass adds its routes.
 
@@ -84,6 +117,8 @@ class Application:
 
     Attributes:
         ready: whether clients may send more requests; otherwise each answer ends its connection.
+        inside: the requests in work, without those whose answers are only to be read.
+        bodies: the bodies that are on their way.
         routes: (method, pattern of the whole path, handler).
         open: the handlers that require no token.
     """
@@ -94,8 +129,9 @@ class Application:
     def __init__(
         self, token: str, refuse: Callable[[str, str, str], None], most_bytes: int = 64 << 20, body_seconds: float = 30.0
     ):
-        self._token, self.refuse, self.most_bytes, self.body_seconds = token.encode(), refuse, most_bytes, body_seconds
+        self._token, self.refuse, self.most_bytes, self.bodies = token.encode(), refuse, most_bytes, Arrivals(body_seconds)
         self.ready = True
+        self.inside: set[asyncio.Task] = set()
         self.routes: list[tuple[str, re.Pattern, Handler]] = [
             ("GET", re.compile(LIVE), self._live),
             ("GET", re.compile(READY), self._health),
@@ -114,6 +150,8 @@ class Application:
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] != "http":
             return
+        task = asyncio.current_task()
+        self.inside.add(task)
         try:
             answer = await self._answer(scope, receive)
         except Wrong as wrong:
@@ -127,6 +165,8 @@ class Application:
             else:
                 log.exception("A request failed inside the server")
                 answer = of_json({"error": "The server failed; its log says how."}, 500)
+        finally:
+            self.inside.discard(task)
         headers = [*answer.headers, (b"content-length", str(len(answer.body)).encode())]
         if not self.ready:
             headers.append(CLOSE_HEADER)
@@ -174,7 +214,7 @@ class Application:
             raise too_large
         parts, size = [], 0
         try:
-            async with asyncio.timeout(self.body_seconds):
+            async with self.bodies.one():
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -186,7 +226,9 @@ class Application:
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            raise Wrong(408, f"A request's body comes within {self.body_seconds:g} s; this one did not.") from None
+            if self.bodies.hurried:
+                raise Wrong(503, STOPS) from None
+            raise Wrong(408, f"A request's body comes within {self.bodies.seconds:g} s; this one did not.") from None
 
     async def _live(self, *_) -> Answer:
         return Answer(b"")

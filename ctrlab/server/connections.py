@@ -20,7 +20,7 @@ class Connection(H11Protocol):
     """Ends with status 408 when a request's head, from its first byte on, does not come in time.
 
     Idle connections do not stay open forever: before the first request they have the same time limit, and after each request
-    uvicorn's `timeout_keep_alive`. The body has its own limit, `Rest.body_seconds`.
+    uvicorn's `timeout_keep_alive`. The body has its own limit, `Application.bodies`.
 
     Args:
         refuse: called for each request that ends here, like `Models.refuse`.

@@ -27,7 +27,7 @@ QUIET_SECONDS = 1.0
 """Seconds without a request after which every client is assumed to know that the server is not ready."""
 MOST_QUIET_SECONDS = 5.0
 """The most seconds for which the server waits for such a quiet time."""
-FLUSH_SECONDS = 30
+FLUSH_SECONDS = 10
 """Seconds within which a client must read its answer."""
 
 
@@ -46,7 +46,7 @@ class Http(uvicorn.Server):
         Raises:
             CtrlabError: the port is taken.
         """
-        files = _allow_files()
+        files = allow_files()
         config = uvicorn.Config(
             app,
             host=host,
@@ -71,11 +71,6 @@ class Http(uvicorn.Server):
     def port(self) -> int:
         return self.servers[0].sockets[0].getsockname()[1]
 
-    @property
-    def inside(self) -> set[asyncio.Task]:
-        """The number of requests in work."""
-        return self.server_state.tasks
-
     async def refuse_more(self) -> None:
         """Closes the port, and each connection after its answer."""
         for listener in self.servers:
@@ -99,7 +94,7 @@ class Http(uvicorn.Server):
             await super().serve(sockets)
 
 
-def _allow_files() -> int:
+def allow_files() -> int:
     """Raises the limit of open files to the system's own, and returns it. Each connection is an open file, and shells allow fewer
     than `MOST_CONNECTIONS`.
     """

@@ -259,9 +259,13 @@ class Models:
         for line in {*self._lines.values()}:
             line.pool.shutdown()
         self._refusals.tell()
+        self.end_log()
+        self._close()
+
+    def end_log(self) -> None:
+        """Writes the log of answered requests. What is still in work is answered to nobody, and is not in it."""
         if self._log:
             self._log.close()
-        self._close()
 
     def refuse(self, model: str, why: str, sentence: str, id: str = "") -> None:
         """Counts a request without an answer; it is logged within `LOOK_SECONDS`.

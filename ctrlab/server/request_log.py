@@ -114,9 +114,10 @@ class RequestLog:
                 self.left_out += 1
 
     def close(self) -> None:
-        """Writes all logged requests. Call it before the processors are closed."""
-        self._waiting.put(None)
-        self._thread.join()
+        """Writes all logged requests. Call it before the processors are closed; a second call does nothing."""
+        if self._thread.is_alive():
+            self._waiting.put(None)
+            self._thread.join()
 
     def _write_all(self) -> None:
         while True:

@@ -3,6 +3,9 @@
 Messages stay bytes: the processor parses them. The few small ones that it does not know are read and written here by the numbers
 of their fields. Sources: tensorflow_serving/apis/{predict,model,get_model_status,get_model_metadata}.proto, and
 grpc_predict_v2.proto of https://github.com/kserve/open-inference-protocol.
+
+The token is in a call's headers. Of a caller without it no message is read, and the call ends at once. So each call is a stream
+of one message to gRPC, which would read the message of a unary call first.
 """
 
 from __future__ import annotations
@@ -11,13 +14,14 @@ import asyncio
 import logging
 import re
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import grpc
 
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.server import described
-from ctrlab.server.application import STOPS, has_token, shown
+from ctrlab.server.application import STOPS, Arrivals, has_token, shown
 from ctrlab.server.models import LONGEST_LABEL, Late, Models, Overloaded, states
 from ctrlab.serving.graph import SIGNATURE
 from ctrlab.serving.processor import Code, Format, Refused
@@ -32,6 +36,10 @@ CODES = {
 REQUEST_ID = "x-request-id"
 LONGEST = 1_000
 """The most characters of a sentence; gRPC refuses to carry many more."""
+LARGEST = 64 << 20
+"""The largest message of a call, in bytes, as it is sent and when it is unpacked."""
+MESSAGE_SECONDS = 30.0
+"""Seconds within which the message of a call must arrive, like the body of a request over HTTP."""
 MOST_BYTES = 4_096
 """The largest message that is parsed here, in bytes."""
 MOST_FIELDS = 1_000
@@ -56,6 +64,11 @@ class Rpc(grpc.GenericRpcHandler):
         self.takes = True
         """Whether requests are answered; otherwise they are refused at once."""
         self.inside: set[asyncio.Task] = set()
+        """The calls in work, without those whose answers are only to be read."""
+        self.unread: set[asyncio.Task] = set()
+        """The calls in work, and those whose answers are to be read."""
+        self.messages = Arrivals(MESSAGE_SECONDS)
+        """The messages that are on their way."""
         open_inference, serving = "/inference.GRPCInferenceService/", "/tensorflow.serving."
         self._methods = {
             f"{serving}PredictionService/Predict": self._predict,
@@ -76,15 +89,15 @@ class Rpc(grpc.GenericRpcHandler):
         if method is None:
             return None
 
-        async def answer(request: bytes, context) -> bytes:
+        async def answer(_, context) -> bytes:
             task = asyncio.current_task()
-            self.inside.add(task)
             try:
-                if method not in (self._live, self._ready, self._health):
-                    self._require_token(context)
-                if method not in (self._predict, self._infer) and len(request) > MOST_BYTES:
-                    raise BadData(f"A call that brings no rows has at most {MOST_BYTES} bytes; received {len(request)}.")
-                return await method(request, context)
+                if not self._reads(method, context):
+                    return await method(b"", context)
+                self.inside.add(task)
+                self.unread.add(task)
+                task.add_done_callback(self.unread.discard)  # gRPC's own task, which ends when the answer was sent
+                return await method(await self._message(method, context), context)
             except asyncio.CancelledError:
                 if self.takes:  # the client has left
                     raise
@@ -96,7 +109,7 @@ class Rpc(grpc.GenericRpcHandler):
             except Late as late:
                 code, sentence = grpc.StatusCode.DEADLINE_EXCEEDED, str(late)
             except CtrlabError as bad:
-                code = grpc.StatusCode.UNAUTHENTICATED if isinstance(bad, NoToken) else grpc.StatusCode.INVALID_ARGUMENT
+                code = bad.code if isinstance(bad, Wrong) else grpc.StatusCode.INVALID_ARGUMENT
                 sentence = str(bad)
                 self.models.refuse("", code.name.lower(), sentence)
             except Exception:
@@ -106,16 +119,52 @@ class Rpc(grpc.GenericRpcHandler):
                 self.inside.discard(task)
             return await context.abort(code, sentence[:LONGEST])
 
-        return grpc.unary_unary_rpc_method_handler(answer)
+        return grpc.stream_unary_rpc_method_handler(answer)
 
-    def _require_token(self, context) -> None:
+    def refuse_more(self) -> None:
+        """Takes no more calls."""
+        self.takes = False
+        self.messages.hurry()
+
+    def _reads(self, method: Callable, context) -> bool:
+        """Whether the message of a call is read. Health is told without the token, too; it is then that of the whole server.
+
+        Raises:
+            Wrong: the caller has no token. Refused: the server stops.
+        """
         given = dict(context.invocation_metadata() or ()).get("authorization", "")
-        if self._token and not has_token(str(given).encode(), self._token):
-            raise NoToken("A call brings the server's token, in its metadata authorization: Bearer ...")
-
-    async def _process(self, asked: _Asked, request: bytes, format: Format, context) -> bytes:
+        known = not self._token or has_token(str(given).encode(), self._token)
+        if method in (self._live, self._ready, self._health):
+            return known and self.takes
+        if not known:
+            sentence = "A call brings the server's token, in its metadata authorization: Bearer ..."
+            raise Wrong(grpc.StatusCode.UNAUTHENTICATED, sentence)
         if not self.takes:
             raise Refused(Code.UNAVAILABLE, STOPS)
+        return True
+
+    async def _message(self, method: Callable, context) -> bytes:
+        """The message of a call.
+
+        Raises:
+            Wrong: it does not come. BadData: it is too large. Refused: the server stops.
+        """
+        try:
+            async with self.messages.one():
+                request = await context.read()
+        except TimeoutError:
+            if self.messages.hurried:
+                raise Refused(Code.UNAVAILABLE, STOPS) from None
+            sentence = f"A call's message comes within {self.messages.seconds:g} s; this one did not."
+            raise Wrong(grpc.StatusCode.DEADLINE_EXCEEDED, sentence) from None
+        if request is grpc.aio.EOF:
+            sentence = f"A call brings a message of at most {LARGEST} bytes, unpacked; this one brought none."
+            raise Wrong(grpc.StatusCode.INVALID_ARGUMENT, sentence)
+        if method not in (self._predict, self._infer) and len(request) > MOST_BYTES:
+            raise BadData(f"A call that brings no rows has at most {MOST_BYTES} bytes; received {len(request)}.")
+        return request
+
+    async def _process(self, asked: _Asked, request: bytes, format: Format, context) -> bytes:
         left = context.time_remaining()
         deadline = None if left is None else time.monotonic() + left
         id = str(dict(context.invocation_metadata() or ()).get(REQUEST_ID, ""))
@@ -234,8 +283,12 @@ def _leading(message: bytes, *wanted: int) -> dict[int, bytes | int]:
     raise BadData(f"A request says whom it is for in its first {MOST_FIELDS} fields; this one does not.")
 
 
-class NoToken(CtrlabError):
-    """A call without the token."""
+class Wrong(CtrlabError):
+    """A call that is refused before it reaches a model."""
+
+    def __init__(self, code: grpc.StatusCode, sentence: str):
+        super().__init__(sentence)
+        self.code = code
 
 
 def _bytes(message: dict, number: int) -> bytes:

@@ -266,7 +266,7 @@ def test_beyond_the_limit_health_and_callers_with_the_token_are_answered(monkeyp
 
 
 def test_connections_are_at_most_half_of_the_open_files(monkeypatch):
-    monkeypatch.setattr(listening, "_allow_files", lambda: 1024)
+    monkeypatch.setattr(listening, "allow_files", lambda: 1024)
 
     async def limit() -> int:
         http = await listening.Http.on(Application("", lambda *_: None), "127.0.0.1", 0)

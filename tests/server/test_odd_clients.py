@@ -65,7 +65,9 @@ def test_a_long_name_is_not_found_as_a_short_one(server, size):
     if size < 17_000:
         status, _, body = server.ask("POST", f"/v1/models/{'x' * size}:predict", b"{}")
         assert status == 404 and len(body) < 300
-        assert code_of(server, HEALTH, wire.field(1, b"x" * min(size, 4_000)), token="")[0] == "NOT_FOUND"
+        service = wire.field(1, b"x" * min(size, 4_000))
+        assert code_of(server, HEALTH, service)[0] == "NOT_FOUND"
+        assert server.call(HEALTH, service, token="") == wire.number(1, 1), "nothing of it is read, and the server is well"
 
 
 @pytest.mark.parametrize("method", [HEALTH, STATUS, "/inference.GRPCInferenceService/ModelMetadata"])
