@@ -45,12 +45,15 @@ class Connection(H11Protocol):
         self._refuse, self._trusts, self._inner, self.app = refuse, trusts, self.app, self._answer
         # uvicorn's own refusal is plain text, and a line in the log.
         self._most, self.limit_concurrency = self.limit_concurrency, None
+        self.made = self.loop.time()
 
     def connection_made(self, transport) -> None:
         unread = int(self.unread_seconds * 1000)
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unread)
         super().connection_made(_Lingering(transport, self))
         self._watch()
+        if self._most is not None and len(self.connections) > self._most * 9 // 8 + 1:
+            self._make_room()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():  # it lingers
@@ -90,7 +93,18 @@ class Connection(H11Protocol):
         if not crowded or self._trusts(scope):
             await self._inner(scope, receive, says)
             return
-        self._end(503, "service_unavailable", f"A server has {self._most} connections at most: try again later.")
+        self._end(503, "service_unavailable", self._crowded())
+
+    def _make_room(self) -> None:
+        """Ends the connection that has waited for the longest time without a request; first those that never had one. Who is
+        trusted may come at any time, and then finds an open file.
+        """
+        idle = [each for each in self.connections if each.conn.our_state is h11.IDLE and not each.transport.is_closing()]
+        oldest = min(idle, key=lambda each: (each.cycle is not None, each.made))
+        oldest._end(503, "service_unavailable", self._crowded())
+
+    def _crowded(self) -> str:
+        return f"A server has {self._most} connections at most: try again later."
 
     def _watch(self) -> None:
         if self.conn.their_state is not h11.IDLE:  # the head is there

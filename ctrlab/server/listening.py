@@ -57,6 +57,7 @@ class Http(uvicorn.Server):
             lifespan="off",
             server_header=False,
             limit_concurrency=min(MOST_CONNECTIONS, files // 2),
+            backlog=min(2_048, files // 32),  # as many are accepted before the first of them can be ended
             timeout_graceful_shutdown=FLUSH_SECONDS,
         )
         http = cls(config)

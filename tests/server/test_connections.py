@@ -274,3 +274,31 @@ def test_connections_are_at_most_half_of_the_open_files(monkeypatch):
         return http.config.limit_concurrency
 
     assert asyncio.run(limit()) == 512
+
+
+def test_who_never_asks_makes_room_for_others(monkeypatch):
+    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 8)
+    health = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n"
+
+    async def crowd() -> None:
+        http = await listening.Http.on(Application("a-token", lambda *_: None), "127.0.0.1", 0)
+
+        async def asked() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", http.port)
+            writer.write(health)
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            return reader, writer
+
+        kept = await asked()
+        idle = [await asyncio.open_connection("127.0.0.1", http.port) for _ in range(40)]
+        said = [await asyncio.wait_for(reader.read(), 20) for reader, _ in idle[:30]]
+        assert all(each.startswith(b"HTTP/1.1 503 ") and b"8 connections at most" in each for each in said)
+        last = await asked()
+        kept[1].write(health)
+        assert (await kept[0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        assert len(http.server_state.connections) <= 10
+        for _, writer in (kept, last, *idle):
+            writer.close()
+        await http.end()
+
+    asyncio.run(crowd())
