@@ -24,10 +24,10 @@ from ctrlab.embedding.formats.saves import files_in
 from ctrlab.embedding.table import ops as table_ops
 from ctrlab.training import Checkpoints, TouchedRows, restore
 
-DIM, SMALL = 512, 2_000
+DIM, SMALL = 1_024, 2_000
 LEFT = 96 << 20
 """Bytes that may still be taken."""
-AT_ONCE = 4_096
+AT_ONCE = 2_048
 
 
 def new_run(folder):
