@@ -75,7 +75,7 @@ def test_no_request_of_a_million_breaks_its_parser(request_fuzzer):
     ran = fuzz(request_fuzzer, seed=1, inputs=10**7, seconds=10**6)
     assert inputs_of(ran) == 10**7
     of_parsers = [int(number) for number in re.findall(r"[ijkpIJKP]: (\d+)", ran.stdout)]
-    assert len(of_parsers) == 8 and min(of_parsers) > 10**5, ran.stdout
+    assert len(of_parsers) == 8 and min(of_parsers) > 5 * 10**4, ran.stdout
 
 
 PLANTED_IN_REQUESTS = {
