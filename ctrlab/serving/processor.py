@@ -151,7 +151,7 @@ class Processor:
     Args:
         folder: the model's folder; its versions are folders in it.
         configuration: the fields that native/processor/processor_c.h describes: name, version, intra_op_threads, group,
-            poll_seconds, most_request_bytes, batch_rows, batch_wait_micros, ignore_unknown, most_slowdown.
+            poll_seconds, most_request_bytes, most_model_bytes, batch_rows, batch_wait_micros, ignore_unknown, most_slowdown.
     Raises:
         Refused: no version can be loaded, or a field is invalid. NativeLibraryError: there is no library.
     """

@@ -73,6 +73,10 @@ Answer Configuration::Parse(std::string_view json, Configuration* configuration)
     } else if (name == "most_request_bytes") {
       if (value.get(number) != simdjson::SUCCESS || number < 1) return odd("a whole number of at least 1");
       configuration->most_request_bytes = number;
+    } else if (name == "most_model_bytes") {
+      if (value.get(number) != simdjson::SUCCESS || number < 1 || number > int64_t{1} << 50)
+        return odd("a whole number in [1, 2^50]");
+      configuration->most_model_bytes = number;
     } else if (name == "batch_rows") {
       if (value.get(number) != simdjson::SUCCESS || number < 0 || number > 1'000'000)
         return odd("a whole number in [0, 1000000]");
@@ -90,7 +94,7 @@ Answer Configuration::Parse(std::string_view json, Configuration* configuration)
     } else {
       return Invalid(
           "A processor's configuration has name, version, intra_op_threads, group, poll_seconds, "
-          "most_request_bytes, batch_rows, batch_wait_micros, ignore_unknown, most_slowdown; ",
+          "most_request_bytes, most_model_bytes, batch_rows, batch_wait_micros, ignore_unknown, most_slowdown; ",
           std::string(name), " is unknown.");
     }
   }

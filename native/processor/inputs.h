@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -207,10 +208,16 @@ class Signature {
   Places places_, columns_of_;
 };
 
+// The most that a request may bring: rows of a column, and values of all inputs together.
+struct Limit {
+  int64_t rows = kMostValues, values = std::numeric_limits<int64_t>::max();
+};
+
 // The arrays of one request.
 class Arrays {
  public:
   virtual ~Arrays() = default;
+  Limit limit;
   // Makes input i an array of this shape, uninitialized: `data` is its memory, null for text. False: there is too little memory.
   virtual bool Make(int32_t i, const Shape& shape, void** data) = 0;
   // Value k of input i, whose type is text. The bytes are copied.

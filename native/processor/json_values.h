@@ -5,6 +5,7 @@
 #include <simdjson.h>
 
 #include <cmath>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,6 +77,7 @@ Answer ReadObject(std::string_view json, const char* form, const Read& read) {
   simdjson::dom::parser& parser = json.size() > kKept ? once : kept;
   element request;
   if (const auto error = parser.parse(json.data(), json.size()).get(request); error) {
+    if (error == simdjson::MEMALLOC) throw std::bad_alloc();
     return NoJson(json, error);
   }
   object fields;

@@ -290,7 +290,7 @@ Answer Processor::ParseRequest(const Servable& servable, int32_t format, std::st
 Answer Processor::Process(const Servable& servable, int32_t format, std::string_view request, int64_t header,
                           Response* response) {
   const auto begun = Clock::now();
-  Read read(servable.signature(), configuration_.ignore_unknown);
+  Read read(servable, configuration_);
   if (Answer bad = ParseRequest(servable, format, request, header, &read); !bad.ok()) return bad;
   if (!read.ignored.empty()) Note(read.ignored);
   const auto parsed = Clock::now();
@@ -317,7 +317,7 @@ Answer Processor::Process(const Servable& servable, int32_t format, std::string_
 Answer Processor::Parse(const Servable& servable, int32_t format, std::string_view request, int64_t header,
                         Response* response) const {
   if (request.size() > INT32_MAX) return Invalid("A request that is parsed has less than 2 GiB; received ", request.size(), ".");
-  Read read(servable.signature(), configuration_.ignore_unknown);
+  Read read(servable, configuration_);
   if (Answer bad = ParseRequest(servable, format, request, header, &read); !bad.ok()) return bad;
   response->version = servable.version();
   response->bytes = WriteArrow(read.tensors.all());

@@ -32,6 +32,7 @@ struct Configuration {
   GroupOptions group;
   double poll_seconds = 1;
   int64_t most_request_bytes = int64_t{64} << 20;
+  int64_t most_model_bytes = int64_t{1} << 30;
   int64_t batch_rows = 0;  // the most rows in a batch of requests; 0: no request waits for others
   int64_t batch_wait_micros = 1000;
   bool ignore_unknown = false;  // leave out a request's columns that the model does not know
@@ -77,8 +78,9 @@ class Processor {
 
   // A parsed request, before the model runs.
   struct Read {
-    Read(const Signature& signature, bool ignore_unknown) : tensors(signature) {
-      if (ignore_unknown) tensors.ignored = &ignored;
+    Read(const Servable& servable, const Configuration& configuration) : tensors(servable.signature()) {
+      if (configuration.ignore_unknown) tensors.ignored = &ignored;
+      tensors.limit = servable.demand().In(configuration.most_model_bytes);
     }
     std::set<std::string> ignored;
     Tensors tensors;

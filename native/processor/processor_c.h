@@ -93,6 +93,8 @@ uint32_t ctrlab_processor_version(void);
  *                         stays in one member; "least_in_flight": where the fewest requests are
  *   "poll_seconds"        seconds between two looks at the folder; default 1, and 0 for never
  *   "most_request_bytes"  default 67108864
+ *   "most_model_bytes"    a request is refused if the model would allocate more for its rows; default 1073741824. What it takes
+ *                         for a row is measured on its first warm-up request; without one, it is taken for 16384
  *   "batch_rows"          requests that arrive at about the same time share one call of the model, of at most this many rows;
  *                         default 0: no request waits for others. A model whose answer for a row depends on the other rows, as
  *                         WDL's does, is never batched

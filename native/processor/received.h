@@ -29,6 +29,7 @@ class Received {
     if (count == 0 && shape[0] > 0) {
       return Invalid("A row of input ", input.name, " has a value; received the shape ", Words(given), ".");
     }
+    if (Answer bad = RequireRoom(input, shape[0], count); !bad.ok()) return bad;
     if (!arrays_->Make(i, shape, data)) {
       return Refusal(Code::kUnavailable, "There is no memory for ", count, " values of ", input.name, ": send fewer rows.");
     }
@@ -118,6 +119,18 @@ class Received {
   }
 
  private:
+  // Whether the model has memory for an array of so many rows and values, beside those that are made.
+  Answer RequireRoom(const Signature::Input& input, int64_t rows, int64_t count) {
+    const Limit& most = arrays_->limit;
+    values_ += count;
+    rows = input.name.ends_with("/values") ? 0 : rows - input.name.ends_with("/row_splits");
+    if (rows <= most.rows && values_ <= most.values) return {};
+    const bool many = rows > most.rows;
+    return Invalid("A request has at most ", many ? most.rows : most.values, many ? " rows" : " values",
+                   ", by the memory that this model takes for each; received ", many ? rows : values_, " with ", input.name,
+                   ": split it, or configure most_model_bytes.");
+  }
+
   struct Made {
     int64_t rows = -1, count = 0;  // of rows, and of values; -1: not made yet
     void* data = nullptr;
@@ -232,7 +245,7 @@ class Received {
 
   const Signature& signature_;
   Arrays* const arrays_;
-  int64_t may_fill_;
+  int64_t may_fill_, values_ = 0;  // that may still be filled; that are made
   std::vector<Made> made_;
 };
 

@@ -106,6 +106,7 @@ Answer Servable::Load(const std::string& folder, int64_t version, const std::str
   const absl::Status ready = made->bundle_.GetSession()->MakeCallable(callable, &made->callable_);
   if (!ready.ok()) return Refusal(Code::kFailed, "Version ", folder, " can't be run: ", SentenceOf(ready));
   if (Answer bad = made->WarmUp(folder); !bad.ok()) return bad;
+  made->MeasureDemand(callable);
   *servable = std::move(made);
   return {};
 }
@@ -226,13 +227,18 @@ int64_t Servable::longest_pause() const {
 }
 
 Answer Servable::Run(const Tensors& inputs, std::vector<tensorflow::Tensor>* values, serving::Moment* moment) const {
+  return Call(callable_, inputs, values, nullptr, moment);
+}
+
+Answer Servable::Call(tensorflow::Session::CallableHandle callable, const Tensors& inputs,
+                      std::vector<tensorflow::Tensor>* values, tensorflow::RunMetadata* traced, serving::Moment* moment) const {
   absl::Status ran;
   {
     std::shared_lock<embedding::Gate> inside;
     if (weights_) inside = std::shared_lock(weights_->gate());
     const Group::Inside member = group_->Enter(model_);
     const tensorflow::thread::ThreadPoolOptions pools = {.intra_op_threadpool = member.pool()};
-    ran = bundle_.GetSession()->RunCallable(callable_, inputs.all(), values, nullptr, pools);
+    ran = bundle_.GetSession()->RunCallable(callable, inputs.all(), values, traced, pools);
     if (weights_) *moment = weights_->moment();
   }
   if (!ran.ok()) return AnswerOf(ran);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "processor/demand.h"
 #include "processor/group.h"
 #include "processor/tensors.h"
 #include "serving/bundle.h"
@@ -45,6 +46,9 @@ class Servable {
   serving::Moment moment() const;
   int64_t longest_pause() const;
 
+  // What it takes for the rows of a request.
+  const Demand& demand() const { return demand_; }
+
   // Thread-safe. The whole answer uses the weights of one moment. `values` gets a tensor for each of `outputs`, all with one number
   // of rows.
   Answer Run(const Tensors& inputs, std::vector<tensorflow::Tensor>* values, serving::Moment* moment) const;
@@ -60,6 +64,9 @@ class Servable {
   Answer FindSignature(const std::string& folder);
   void FindWeights();
   Answer WarmUp(const std::string& folder);
+  Answer Call(tensorflow::Session::CallableHandle callable, const Tensors& inputs, std::vector<tensorflow::Tensor>* values,
+              tensorflow::RunMetadata* traced, serving::Moment* moment) const;
+  void MeasureDemand(tensorflow::CallableOptions options);
 
   int64_t version_ = 0;
   std::string model_;
@@ -73,6 +80,7 @@ class Servable {
   std::vector<OutputInfo> outputs_;
   std::vector<std::string> output_names_;
   std::vector<Tensors> warm_up_;
+  Demand demand_;
 };
 
 }  // namespace ctrlab::processor

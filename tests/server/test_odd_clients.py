@@ -1,6 +1,8 @@
 """Invalid requests of clients: each gets its code and one sentence, and does not affect the others."""
 
+import contextlib
 import json
+import socket
 import time
 
 import grpc
@@ -117,3 +119,23 @@ def test_odd_requests_fill_no_log(server, server_log):
         assert server.ask("GET", "/v1/models/ctr", headers={})[0] == 401
     now = told()
     assert now[0] == refused + 150 and now[1] < lines + 100
+
+
+@pytest.mark.long
+def test_two_thousand_who_ask_for_a_page_and_never_read_stop_nobody(server):
+    deaf = []
+    for _ in range(2_000):
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        connection.connect(("127.0.0.1", server.port))
+        with contextlib.suppress(OSError):
+            connection.sendall(b"GET /dashboard HTTP/1.1\r\nHost: a\r\n\r\n" * 60)
+        deaf.append(connection)
+    begun = time.monotonic()
+    while server.ask("GET", "/dashboard", headers={})[0] != 200:
+        assert time.monotonic() - begun < 60
+        assert server.ask("GET", "/v2/health/ready", headers={})[0] == 200 and server.ask("GET", "/v1/models/ctr")[0] == 200
+        time.sleep(0.5)
+    assert time.monotonic() - begun > 10, "the limit was never reached"
+    for connection in deaf:
+        connection.close()

@@ -94,7 +94,7 @@ TEXTS = """
 import os, resource, sys
 from ctrlab.serving.processor import Processor, Refused
 
-with Processor(sys.argv[1], poll_seconds=0) as processor, open(sys.argv[2], "rb") as file:
+with Processor(sys.argv[1], poll_seconds=0, most_model_bytes=1 << 50) as processor, open(sys.argv[2], "rb") as file:
     request = file.read()
     used = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + (60 << 20), resource.RLIM_INFINITY))
@@ -105,11 +105,13 @@ with Processor(sys.argv[1], poll_seconds=0) as processor, open(sys.argv[2], "rb"
 """
 
 
-@pytest.mark.parametrize("format", ["infer", "predict"])
+@pytest.mark.parametrize("format", ["infer", "predict", "json", "infer_json"])
 def test_texts_for_which_memory_does_not_suffice_are_refused(din, tmp_path, format):
-    """An empty text is 24 bytes in memory, and two to four on the wire."""
-    number = 4 << 20
-    if format == "infer":
+    """An empty text is 24 bytes in memory, and two to four on the wire. JSON is parsed into memory as a whole."""
+    number, said = 4 << 20, "There is no memory for 4194304 values of item"
+    if "json" in format:
+        body, said = b'{"inputs": [' + b'"",' * number + b'""]}', "There is no memory for this call: send fewer rows."
+    elif format == "infer":
         shape = bytes([3 << 3]) + wire.varint(number)
         body = message(5, message(1, b"item") + message(2, b"BYTES") + shape) + message(7, b"\0" * (4 * number))
     else:
@@ -119,4 +121,4 @@ def test_texts_for_which_memory_does_not_suffice_are_refused(din, tmp_path, form
     ran = subprocess.run(
         [sys.executable, "-c", TEXTS, din[0], tmp_path / "request", format], capture_output=True, text=True, timeout=200
     )
-    assert ran.stdout.startswith("UNAVAILABLE There is no memory for 4194304 values of item"), ran.stdout + ran.stderr
+    assert ran.stdout.startswith(f"UNAVAILABLE {said}"), ran.stdout + ran.stderr
