@@ -128,14 +128,14 @@ def test_two_thousand_who_ask_for_a_page_and_never_read_stop_nobody(server):
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         connection.connect(("127.0.0.1", server.port))
+        connection.setblocking(False)
         with contextlib.suppress(OSError):
-            connection.sendall(b"GET /dashboard HTTP/1.1\r\nHost: a\r\n\r\n" * 60)
+            connection.send(b"GET /dashboard HTTP/1.1\r\nHost: a\r\n\r\n" * 300)
         deaf.append(connection)
     begun = time.monotonic()
-    while server.ask("GET", "/dashboard", headers={})[0] != 200:
-        assert time.monotonic() - begun < 60
+    while time.monotonic() < begun + 45:
         assert server.ask("GET", "/v2/health/ready", headers={})[0] == 200 and server.ask("GET", "/v1/models/ctr")[0] == 200
         time.sleep(0.5)
-    assert time.monotonic() - begun > 10, "the limit was never reached"
+    assert server.ask("GET", "/dashboard", headers={})[0] == 200
     for connection in deaf:
         connection.close()
