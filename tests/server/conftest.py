@@ -43,3 +43,18 @@ def server(published, server_log):
         assert server.process.wait(60) == 0, server_log.read_text()
     finally:
         server.process.kill()
+
+
+@pytest.fixture
+def begin(published):
+    """`begin(*options)` -> a server that is killed if a test leaves it."""
+    begun = []
+
+    def of(*options):
+        begun.append(Server(published[0], *options))
+        return begun[-1]
+
+    yield of
+    for server in begun:
+        server.process.kill()
+        server.process.wait(60)

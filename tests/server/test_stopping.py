@@ -9,8 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
-import pytest
-from serve_command import TOKEN, WITH, Server
+from serve_command import TOKEN, WITH
 from wire_requests import by_rows
 
 from ctrlab.serving import warm_up, wire
@@ -19,21 +18,6 @@ PREDICT = "/tensorflow.serving.PredictionService/Predict"
 HEALTH = "/grpc.health.v1.Health/Check"
 SLOW = ("--threads", "1", "--batch-rows", "100000", "--batch-wait", "1s")
 """One request a second."""
-
-
-@pytest.fixture
-def begin(published):
-    """`begin(*options)` -> a server that is killed if a test leaves it."""
-    begun = []
-
-    def of(*options):
-        begun.append(Server(published[0], *options))
-        return begun[-1]
-
-    yield of
-    for server in begun:
-        server.process.kill()
-        server.process.wait(60)
 
 
 def ends(server):

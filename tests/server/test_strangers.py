@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 from raw_http2 import Client
-from serve_command import TOKEN, WITH, Server
+from serve_command import TOKEN, WITH
 from wire_requests import by_rows
 
 from ctrlab.server import application, fronts
@@ -38,21 +38,6 @@ def clients():
     """`clients(port)` -> a client that is closed at the end."""
     with contextlib.ExitStack() as stack:
         yield lambda port: stack.enter_context(contextlib.closing(Client(port)))
-
-
-@pytest.fixture
-def begin(published):
-    """`begin(*options)` -> a server that is killed if a test leaves it."""
-    begun = []
-
-    def of(*options):
-        begun.append(Server(published[0], *options))
-        return begun[-1]
-
-    yield of
-    for server in begun:
-        server.process.kill()
-        server.process.wait(60)
 
 
 @pytest.mark.parametrize("path", ENDS)
