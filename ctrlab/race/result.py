@@ -10,8 +10,9 @@ from pathlib import Path
 from ctrlab.errors import BadData
 from ctrlab.paths import write_atomically
 from ctrlab.plain import Plain
+from ctrlab.profiling.work import Ceilings, Work, bound
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class ModelRace:
     Attributes:
         rows: training rows of the data set.
         blocks: number of steps in each block, parallel to `Variant.seconds`.
-        floor: seconds that one step's arithmetic and memory traffic take at this machine's measured ceilings.
+        work: the least work of one step. ceilings: the highest that were measured on this machine until the race's last sitting.
         seed_auc: the baseline's AUC by label, one per seed; the first is that of the timed run.
         device: the workers' machine, see `ctrlab.profiling.machine`.
         ceiling: the AUC of the model that drew the labels, by label; None for real data.
@@ -59,12 +60,18 @@ class ModelRace:
     evaluated_rows: int
     batch_size: int
     blocks: tuple[int, ...]
-    floor: float
+    work: Work
+    ceilings: Ceilings
     variants: tuple[Variant, ...]
     seed_auc: dict[str, tuple[float, ...]]
     device: str
     ceiling: dict[str, float] | None = None
     bar: float | None = None
+
+    @property
+    def floor(self) -> float:
+        """The seconds that one step's arithmetic and memory traffic take at the ceilings."""
+        return bound(self.work, self.ceilings)
 
     @property
     def steps(self) -> int:

@@ -24,7 +24,7 @@ from ctrlab.profiling.machine import cores, cpu_model, versions
 from ctrlab.profiling.processes import Worker, WorkerDied
 from ctrlab.profiling.roofline import ceilings as measured_ceilings
 from ctrlab.profiling.timing import now, paired
-from ctrlab.profiling.work import Ceilings, Work, bound
+from ctrlab.profiling.work import Ceilings, Work
 from ctrlab.race import contest
 from ctrlab.race import seeds as seed_aucs
 from ctrlab.race.result import ModelRace, RaceResult, Settings, Variant, load
@@ -99,15 +99,17 @@ class Pace:
 
 
 def prepare(plan: Plan) -> Ceilings:
-    """Makes the data of every model of the plan, and measures this machine's ceilings; both are kept for the next race.
+    """Makes the data of every model of the plan, and measures this machine's ceilings; both are kept for the next race. The
+    ceilings are the highest that were ever measured: a busy moment must not raise a floor above what was raced in a quiet one.
 
     Raises:
         CtrlabError: the real samples are missing, or the cache's disk refuses.
     """
     for name in dict.fromkeys(contest.data_set(model, plan.data) for model in plan.models):
         data.prepare(name, profile=plan.profile, source=plan.data, format="csv")
-    # A floor is worth most when its ceilings were measured in the same hour; at `tiny` nobody reads floors.
-    return measured_ceilings(measure_again=plan.profile.name != "tiny")
+    if plan.profile.name != "tiny":  # there nobody reads floors
+        measured_ceilings(measure_again=True)
+    return measured_ceilings()
 
 
 # Called with (model, optimizations, current activity, fraction done 0..1, its seconds so far, seconds left of the whole race).
@@ -135,6 +137,7 @@ def race(
         CtrlabError: a model cannot be trained at all.
         KeyboardInterrupt: Ctrl-C; its message says what is kept.
     """
+    result = dataclasses.replace(result, models=tuple(dataclasses.replace(m, ceilings=ceilings) for m in result.models))
     done = {m.model for m in result.models if m.complete}
     models = [model for model in plan.models if model not in done]
     pace = Pace(sum(plan.trainings(model) * contest.steps(model, plan.profile) for model in models))
@@ -212,7 +215,8 @@ def race_model(model: str, plan: Plan, ceilings: Ceilings, watch: Callable, pace
         evaluated_rows=known.get("rows", 0),
         batch_size=known["batch_size"],
         blocks=blocks,
-        floor=bound(Work.from_json(known["work"]), ceilings),
+        work=Work.from_json(known["work"]),
+        ceilings=ceilings,
         variants=variants,
         seed_auc=seed_auc,
         ceiling=known["ceiling"],

@@ -36,9 +36,9 @@ def plan():
 def run(tmp_path):
     """run(plan, ...) races with fake workers; the state lies in tmp_path / "race.json"."""
 
-    def race(plan, resume=False, watch=lambda *args: None, on_model=lambda result: None):
+    def race(plan, resume=False, watch=lambda *args: None, on_model=lambda result: None, ceilings=CEILINGS):
         state = tmp_path / "race.json"
-        return runner.race(plan, runner.begin(plan, state, resume), state, CEILINGS, watch, on_model, FAKE_COMMAND)
+        return runner.race(plan, runner.begin(plan, state, resume), state, ceilings, watch, on_model, FAKE_COMMAND)
 
     return race
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ctrlab import profiles
 from ctrlab.errors import BadData, CtrlabError
-from ctrlab.race import contest, result, score, seeds
+from ctrlab.race import contest, result, runner, score, seeds
 
 DRIVER = """
 import signal, sys
@@ -190,6 +191,18 @@ def test_resume_takes_more_models(fake, plan, run):
     assert "deepfm" not in ran
     assert both.models[1] == first.models[0]
     assert [m.model for m in both.models] == ["wdl", "deepfm", "dlrm"]
+
+
+def test_what_was_measured_in_a_busy_moment_raises_no_floor(fake, plan, run, monkeypatch):
+    plan = dataclasses.replace(plan, models=("deepfm",))
+    [busy] = run(plan).models
+    low = busy.ceilings
+    quiet = dataclasses.replace(low, sgemm=2 * low.sgemm)
+    [again] = run(plan, resume=True, ceilings=quiet).models
+    assert again.variants == busy.variants and again.floor == busy.floor / 2
+    monkeypatch.setattr(runner, "measured_ceilings", lambda measure_again=False: low if measure_again else quiet)
+    monkeypatch.setattr(runner.data, "prepare", lambda *names, **options: None)
+    assert runner.prepare(dataclasses.replace(plan, profile=profiles.PROFILES["lesson"])) == quiet
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"version": 99}', '{"version": 1}', '{"version": 1, "settings": 3}'])

@@ -7,6 +7,7 @@ import pytest
 
 from ctrlab import profiles
 from ctrlab.errors import CtrlabError, UnknownName
+from ctrlab.profiling.work import Ceilings, Work
 from ctrlab.race import contest, score
 from ctrlab.race.result import ModelRace, RaceResult, Settings, Variant
 
@@ -18,7 +19,8 @@ def entry(model="deepfm", none=(2.0, 2.0, 1.0), every=(1.0, 1.0, 0.5), auc=0.70,
         Variant("none", (), none, auc={"clicked": 0.70}),
         Variant("all", ("indicator",), every, auc={"clicked": auc}),
     )
-    made = ModelRace(model, "food_delivery", 4096, 819, 512, blocks, 0.01, variants, {"clicked": (0.70, 0.71, 0.72)}, "fake")
+    floor = Work(flops=1e9), Ceilings(1e11, 1e11, 1e10, 1e10, 1e8, 1e9)  # 10 ms a step
+    made = ModelRace(model, "food_delivery", 4096, 819, 512, blocks, *floor, variants, {"clicked": (0.70, 0.71, 0.72)}, "fake")
     return dataclasses.replace(made, **changes)
 
 
