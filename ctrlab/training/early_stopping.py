@@ -12,14 +12,17 @@ import numpy as np
 
 from ctrlab.errors import BadData, CtrlabError, choose
 from ctrlab.training.loop import Evaluation, evaluate
+from ctrlab.training.metrics import auc
 from ctrlab.training.state import get_state, set_state
 from ctrlab.training.step import predict_step
 
 MONITORS = ("auc", "log_loss")
 CHANCE = 0.53
-"""An AUC that a label must pass in some epoch. 0.5 is chance, and validation rows are few."""
+"""An AUC that a label must pass in some epoch. 0.5 is chance, and validation rows are few. Soft labels allow less than 1; they
+must pass the same share of the way from 0.5 to that.
+"""
 FAR_OFF = 1.05
-"""From this multiple of the least log loss on, the kept epoch's probabilities are called worse."""
+"""Above this multiple of a label's least log loss, the kept epoch's probabilities are called worse."""
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +44,10 @@ class EarlyStopping(keras.callbacks.Callback):
 
     Click models memorize ids: with some 100,000 rows the second or third pass often makes them worse on new rows.
 
-    Its end logs a warning for each label whose AUC stayed near 0.5, and one if the best epoch by AUC has a log loss well above
-    the least: AUC sees the order only, so it may still rise while probabilities leave the truth.
+    Its end logs a warning for each label whose AUC never rose well above 0.5, and for each label whose log loss in the best epoch
+    by AUC is well above its least: AUC sees the order only, so it may still rise while probabilities leave the truth.
+
+    Callbacks that stand after it find `val_auc` and `val_log_loss` in their logs; of several labels, `val_auc_<label>` and so on.
 
     Args:
         validation: batches of (features, labels) that are not trained on. They are read again after each epoch, so an iterator is
@@ -50,10 +55,11 @@ class EarlyStopping(keras.callbacks.Callback):
         patience: a whole number of at least 1.
         monitor: the metric that must improve, as a mean over the labels: "auc" must rise, "log_loss" must fall.
     Attributes:
-        evaluations: the evaluation of each epoch, in order. best: the number of the best epoch, from 0.
+        evaluations: the evaluation of each epoch of the latest training, in order; one that is resumed begins anew.
+        best: the index of the best one.
     Raises:
         UnknownName: no such monitor. CtrlabError: `patience` or `validation` is invalid. BadData, in training: as in `evaluate`;
-            or an AUC is not defined, because the validation rows have only one class.
+            or the AUC is the monitor and is not defined, because the validation rows have only one class.
 
     >>> compile_model(model).fit(train, epochs=20, callbacks=[EarlyStopping(validation)])     # doctest: +SKIP
     """
@@ -90,26 +96,33 @@ class EarlyStopping(keras.callbacks.Callback):
                 log.warning(sentence)
 
     def _warnings(self) -> Iterator[str]:
-        for label in self.evaluations[0].auc:
-            if (most := max(each.auc[label] for each in self.evaluations)) < CHANCE:
+        for k, label in enumerate(self.evaluations[0].auc):
+            most = max(each.auc[label] for each in self.evaluations)
+            if most < CHANCE and most < 0.5 + (CHANCE - 0.5) * (self._highest_auc(k) - 0.5) / 0.5:
                 yield (
                     f"The model has hardly learned {label!r}: the AUC on the validation rows was at most {most:.3f}, and chance "
                     "is 0.5. Train longer or at another learning rate, or try another model: it may find more in these columns."
                 )
-        losses = [float(np.mean(list(each.log_loss.values()))) for each in self.evaluations]
-        least = int(np.argmin(losses))
-        if losses[self.best] > FAR_OFF * losses[least]:
-            yield (
-                f"Epoch {self.best + 1} is kept for its AUC, but its log loss is {losses[self.best]:.3f}; epoch {least + 1} had "
-                f"{losses[least]:.3f}. Where probabilities count, stop by the log loss: EarlyStopping(..., monitor='log_loss')."
-            )
+            losses = [each.log_loss[label] for each in self.evaluations]
+            least = int(np.argmin(losses))
+            if self.monitor == "auc" and losses[self.best] > FAR_OFF * losses[least]:
+                yield (
+                    f"Epoch {self.best + 1} is kept for its AUC, but its log loss of {label!r} is {losses[self.best]:.3g}; epoch "
+                    f"{least + 1} had {losses[least]:.3g}. Where probabilities count, stop by the log loss: "
+                    "EarlyStopping(..., monitor='log_loss')."
+                )
+
+    def _highest_auc(self, task: int) -> float:
+        """The AUC of the labels themselves, which is 1 if each is 0 or 1."""
+        labels = np.concatenate([np.reshape(labels, (len(labels), -1))[:, task] for _, labels in self.validation])
+        return auc(labels, labels)
 
     def _score(self, epoch: int) -> float:
         values = getattr(self.evaluations[epoch], self.monitor)
         if odd := [label for label, value in values.items() if np.isnan(value)]:
             raise BadData(
-                f"AUC needs validation rows of both classes; all have the same label {odd[0]!r}. Take more rows, or monitor the "
-                "log loss."
+                f"AUC needs validation rows of both classes; all have the same value of label {odd[0]!r}. Take more rows, or "
+                "monitor the log loss."
             )
         mean = float(np.mean(list(values.values())))
         return mean if self.monitor == "auc" else -mean

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pyarrow as pa
 import pytest
+import tensorflow as tf
 
 from ctrlab import data
 from ctrlab.errors import BadData, CtrlabError
@@ -100,7 +101,8 @@ def test_bad_arguments_and_rows_of_one_class_are_refused(batches):
 @pytest.mark.parametrize(
     ("epochs", "warned"),
     [
-        ([(0.74, 0.36), (0.75, 0.72)], "Epoch 2 is kept for its AUC, but its log loss is 0.720; epoch 1 had 0.360."),
+        ([(0.74, 0.36), (0.75, 0.72)], "Epoch 2 is kept for its AUC, but its log loss of 'clicked' is 0.72; epoch 1 had 0.36."),
+        ([(0.74, 0.0021), (0.75, 0.0024)], "is 0.0024; epoch 1 had 0.0021."),
         ([(0.74, 0.36), (0.75, 0.37)], ""),
         ([(0.48, 0.69), (0.52, 0.69)], "hardly learned 'clicked': the AUC on the validation rows was at most 0.520"),
         ([(0.48, 0.69), (0.55, 0.69)], ""),
@@ -111,12 +113,65 @@ def test_what_the_best_epoch_does_not_tell_is_said(epochs, warned, monkeypatch, 
     found = iter([Evaluation({"clicked": auc}, {"clicked": loss}, {}, {}, 400) for auc, loss in epochs])
     monkeypatch.setattr(early_stopping, "evaluate", lambda *_: next(found))
     model = compile_model(build("wdl", SCHEMA, size="few_rows"))
-    stopping = EarlyStopping([], monitor="log_loss" if np.isnan(epochs[0][0]) else "auc")
+    stopping = EarlyStopping([({}, [0, 1])], monitor="log_loss" if np.isnan(epochs[0][0]) else "auc")
     stopping.begin(model, model.optimizer)
     for _ in epochs:
         stopping.look()
     stopping.restore()
     assert warned in caplog.text and len(caplog.messages) == bool(warned)
+
+
+def test_a_label_is_not_hidden_by_the_mean_of_all(monkeypatch, caplog):
+    """The mean log loss rises by 3 %, that of the rare label is doubled."""
+    aucs = {"click": 0.7, "buy": 0.7}, {"click": 0.7, "buy": 0.8}
+    losses = {"click": 0.69, "buy": 0.02}, {"click": 0.69, "buy": 0.04}
+    found = iter([Evaluation(*each, {}, {}, 400) for each in zip(aucs, losses)])
+    monkeypatch.setattr(early_stopping, "evaluate", lambda *_: next(found))
+    model = compile_model(build("wdl", SCHEMA, size="few_rows"))
+    stopping = EarlyStopping([])
+    stopping.begin(model, model.optimizer)
+    stopping.look()
+    stopping.look()
+    stopping.restore()
+    [said] = caplog.messages
+    assert "its log loss of 'buy' is 0.04; epoch 1 had 0.02." in said
+
+
+@pytest.mark.parametrize(("most", "warned"), [(0.505, True), (0.508, False)])
+def test_soft_labels_are_held_to_what_they_allow(most, warned, monkeypatch, caplog):
+    """Labels of 0.4 and 0.6 allow an AUC of 0.6, so 0.508 is as far as 0.54 of labels 0 and 1."""
+    labels = np.array([[0.4], [0.6]] * 50, np.float32)
+    assert early_stopping.auc(labels[:, 0], labels[:, 0]) == pytest.approx(0.6)
+    found = Evaluation({"clicked": most}, {"clicked": 0.69}, {}, {}, 100)
+    monkeypatch.setattr(early_stopping, "evaluate", lambda *_: found)
+    model = compile_model(build("wdl", SCHEMA, size="few_rows"))
+    stopping = EarlyStopping([({}, tf.constant(labels)), ({}, labels[:1, 0])])
+    stopping.begin(model, model.optimizer)
+    stopping.look()
+    stopping.restore()
+    assert bool(caplog.messages) == warned
+
+
+def test_keras_s_own_callbacks_find_the_metrics(batches):
+    train, validation = batches
+    theirs = keras.callbacks.EarlyStopping("val_auc", patience=1)
+    rate = keras.callbacks.ReduceLROnPlateau("val_log_loss", mode="min", patience=1)
+    model = compile_model(build("dlrm", SCHEMA, "all", size="small"))
+    stopping = EarlyStopping(validation, patience=99)
+    history = model.fit(train, epochs=20, callbacks=[stopping, theirs, rate], verbose=0)
+    found = [each.auc["clicked"] for each in stopping.evaluations]
+    assert theirs.best == max(found) and theirs.stopped_epoch == len(history.epoch) - 1 == int(np.argmax(found)) + 1
+    assert rate.best == min(each.log_loss["clicked"] for each in stopping.evaluations)
+
+
+def test_a_resumed_training_begins_anew(batches):
+    train, validation = batches
+    model = compile_model(build("dlrm", SCHEMA, "all", size="small"))
+    stopping = EarlyStopping(validation, patience=1)
+    model.fit(train, epochs=1, callbacks=[stopping], verbose=0)
+    history = model.fit(train, initial_epoch=1, epochs=20, callbacks=[stopping], verbose=0)
+    assert len(stopping.evaluations) == len(history.epoch) == stopping.best + 2
+    assert evaluate(model, validation) == stopping.evaluations[stopping.best]
 
 
 def test_a_model_that_can_not_learn_says_so(tmp_path, caplog):
