@@ -174,6 +174,19 @@ def test_a_resumed_training_begins_anew(batches):
     assert evaluate(model, validation) == stopping.evaluations[stopping.best]
 
 
+def test_a_saved_and_loaded_model_trains_on_as_it_would_have(batches, tmp_path):
+    train, validation = batches[0].cache(), batches[1]  # in one order
+    model = compile_model(build("dlrm", SCHEMA, "all", size="small"))
+    model.fit(train, epochs=1, verbose=0)
+    model.save(tmp_path / "model.keras")
+    found = []
+    for each in model, keras.models.load_model(tmp_path / "model.keras"):
+        stopping = EarlyStopping(validation)
+        each.fit(train, epochs=2, callbacks=[stopping], verbose=0)
+        found.append([e.auc["clicked"] for e in stopping.evaluations])
+    assert found[0] == pytest.approx(found[1], abs=1e-6)
+
+
 def test_a_model_that_can_not_learn_says_so(tmp_path, caplog):
     draw = np.random.default_rng(1)
     clicked, users = draw.integers(0, 2, 4_000), draw.integers(0, 9, 4_000).astype(str)
