@@ -206,7 +206,7 @@ class Application:
         Raises:
             Wrong: it is compressed, too large, too slow, or cut off.
         """
-        if (coding := headers.get(b"content-encoding", b"identity")) != b"identity":
+        if (coding := headers.get(b"content-encoding", b"identity")).lower() != b"identity":
             said = f"A request's body is sent as it is; received Content-Encoding: {shown(coding.decode('latin-1'))}."
             raise Wrong(415, said, (b"accept-encoding", b"identity"))
         too_large = Wrong(413, f"A request has at most {self.most_bytes} bytes: split it.")

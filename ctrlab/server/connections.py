@@ -77,6 +77,11 @@ class Connection(H11Protocol):
         """Whether the request that is being answered has arrived completely."""
         return self.conn.their_state not in (h11.SEND_BODY, h11.ERROR)
 
+    @property
+    def stays(self) -> tuple[bool, bool]:
+        """Whether the client has yet to take what was sent to it, beyond what the system holds; and whether it lingers."""
+        return self.transport.get_write_buffer_size() > 0, self.transport.is_closing()
+
     def _should_upgrade(self) -> bool:
         return False
 
@@ -96,12 +101,16 @@ class Connection(H11Protocol):
         self._end(503, "service_unavailable", self._crowded())
 
     def _make_room(self) -> None:
-        """Ends the connection that has waited for the longest time without a request; first those that never had one. Who is
-        trusted may come at any time, and then finds an open file.
+        """Ends another connection, so that whoever is trusted finds an open file: one without a request, first those that never
+        had one; else one that was ended and lingers; else one whose client does not take its answer. Of each kind the oldest.
         """
-        idle = [each for each in self.connections if each.conn.our_state is h11.IDLE and not each.transport.is_closing()]
-        oldest = min(idle, key=lambda each: (each.cycle is not None, each.made))
-        oldest._end(503, "service_unavailable", self._crowded())
+        idle = {each for each in self.connections if each.conn.our_state is h11.IDLE or any(each.stays)}
+        least = min(idle - {self}, key=lambda each: (*each.stays, each.cycle is not None, each.made), default=self)
+        self.connections.discard(least)  # before the next comes, which may be at once
+        if any(least.stays):
+            least.transport.abort()
+        else:
+            least._end(503, "service_unavailable", self._crowded())
 
     def _crowded(self) -> str:
         return f"A server has {self._most} connections at most: try again later."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from urllib.parse import quote
 
 from ctrlab.server.application import LONGEST_ID
 from ctrlab.server.described import DATATYPES
@@ -70,10 +71,11 @@ def document(infos: Mapping[str, dict]) -> dict:
         }
     described = {path: {"get": operation} for path, operation in paths.items()}
     for model, info in infos.items():
+        place = quote(model, safe="")
         for at, asked in ASKED.items():
             rows = _post(f"The answers of {model} to rows", _predict(info), _answer(info), *asked)
             tensors = _post(f"The answers of {model} to tensors", INFER, {"type": "object"}, *asked)
-            described |= {f"/v1/models/{model}{at}:predict": {"post": rows}, f"/v2/models/{model}{at}/infer": {"post": tensors}}
+            described |= {f"/v1/models/{place}{at}:predict": {"post": rows}, f"/v2/models/{place}{at}/infer": {"post": tensors}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "ctrlab", "version": version("ctrlab")},

@@ -51,6 +51,8 @@ from ctrlab.serving.wire import fields, repeated
 THREAD = "ctrlab-request-log"
 WAITING = 1_000
 """The most requests that wait to be written."""
+WAITING_BYTES = 256 << 20
+"""The most bytes of them and their answers."""
 MOST_BYTES = 64 << 20
 """A file is written early if its rows take this many bytes of memory."""
 TOGETHER = 256
@@ -68,6 +70,10 @@ class Scored(NamedTuple):
     header: int
     reply: Reply
     micros: int
+
+    @property
+    def bytes(self) -> int:
+        return len(self.request) + len(self.reply.data)
 
 
 class RequestLog:
@@ -93,10 +99,10 @@ class RequestLog:
             ) from None
         self.left_out = 0
         """Number of selected requests that are in no file: too many came at once, a text is not UTF-8, or the disk refused."""
-        self._waiting: queue.Queue[Scored | None] = queue.Queue(WAITING)
+        self._waiting: queue.Queue[Scored | None] = queue.Queue()
         self._held: dict[tuple[str, pa.Schema], Held] = {}  # versions that answer by turns may have other columns
         self._lock = threading.Lock()
-        self._too_fast = 0
+        self._too_fast = self._behind = 0  # requests; bytes that wait
         self._due = time.monotonic() + seconds
         self._thread = threading.Thread(target=self._write_all, name=THREAD, daemon=True)
         self._thread.start()
@@ -105,11 +111,12 @@ class RequestLog:
         """Logs an answered request if its id is selected. Returns at once."""
         if zlib.crc32(id.encode()) >= self._sample * 2**32:
             return
-        try:
-            micros = time.time_ns() // 1_000
-            self._waiting.put_nowait(Scored(model, id, request, format, header, reply, micros))
-        except queue.Full:
-            with self._lock:
+        scored = Scored(model, id, request, format, header, reply, time.time_ns() // 1_000)
+        with self._lock:
+            if self._waiting.qsize() < WAITING and self._behind + scored.bytes <= WAITING_BYTES:
+                self._behind += scored.bytes
+                self._waiting.put(scored)
+            else:
                 self._too_fast += 1
                 self.left_out += 1
 
@@ -134,6 +141,8 @@ class RequestLog:
             except Exception as problem:  # whatever a request holds, the next one is logged
                 self._leave_out(1)
                 log.warning("Request %s is not in the log: %s", scored.id, first_line(problem))
+            with self._lock:
+                self._behind -= scored.bytes
             if time.monotonic() >= self._due:
                 self._rotate()
 

@@ -35,7 +35,7 @@ CODES = {
 }
 REQUEST_ID = "x-request-id"
 LONGEST = 1_000
-"""The most characters of a sentence; gRPC refuses to carry many more."""
+"""The most bytes of a sentence. On the wire a byte that is not ASCII takes three, and beyond 8 KiB gRPC drops some answers."""
 LARGEST = 64 << 20
 """The largest message of a call, in bytes, as it is sent and when it is unpacked."""
 MESSAGE_SECONDS = 30.0
@@ -117,7 +117,7 @@ class Rpc(grpc.GenericRpcHandler):
                 code, sentence = grpc.StatusCode.INTERNAL, "The server failed; its log says how."
             finally:
                 self.inside.discard(task)
-            return await context.abort(code, sentence[:LONGEST])
+            return await context.abort(code, sentence.encode(errors="replace")[:LONGEST].decode(errors="ignore"))
 
         return grpc.stream_unary_rpc_method_handler(answer)
 

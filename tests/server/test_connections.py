@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from ctrlab.server import listening
-from ctrlab.server.application import Application
+from ctrlab.server.application import Answer, Application
 from ctrlab.server.connections import Connection
 
 
@@ -299,6 +299,43 @@ def test_who_never_asks_makes_room_for_others(monkeypatch):
         assert len(http.server_state.connections) <= 10
         for _, writer in (kept, last, *idle):
             writer.close()
+        await http.end()
+
+    asyncio.run(crowd())
+
+
+class LongHealth(Application):
+    async def _live(self, *_) -> Answer:
+        return Answer(bytes(16 << 20))
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [b"POST /other HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n12", b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n"],
+    ids=["lingers", "deaf"],
+)
+def test_who_lingers_or_does_not_read_makes_room_for_others(monkeypatch, request_of):
+    """The first are refused before their bodies are whole. The others ask for health, so they are answered beyond the limit."""
+    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(Connection, "linger_seconds", 60.0)
+
+    async def crowd() -> None:
+        http = await listening.Http.on(LongHealth("a-token", lambda *_: None), "127.0.0.1", 0)
+        stay = [await asyncio.open_connection("127.0.0.1", http.port, limit=1) for _ in range(8)]
+        for _ in range(3):
+            for _, writer in stay[-8:]:
+                writer.write(request_of)
+            await asyncio.gather(*(reader.read(1) for reader, _ in stay[-8:]))
+            stay += [await asyncio.open_connection("127.0.0.1", http.port, limit=1) for _ in range(8)]
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", http.port)
+            writer.write(b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+            said = await asyncio.wait_for(reader.read(), 20)
+            assert said.startswith(b"HTTP/1.1 200 ") and len(said) > 16 << 20
+            writer.close()
+        assert len(http.server_state.connections) <= 10
+        for _, writer in stay:
+            writer.transport.abort()
         await http.end()
 
     asyncio.run(crowd())

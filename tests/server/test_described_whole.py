@@ -1,7 +1,9 @@
 """The description of the HTTP interface knows every way to ask that is answered."""
 
 import json
+from urllib.parse import quote
 
+import pytest
 from jsonschema import Draft202012Validator
 from wire_requests import by_lists, by_rows
 
@@ -66,6 +68,12 @@ def test_versions_and_labels_have_their_paths():
         ):
             named = {each["name"] for each in paths[before + at + after][method]["parameters"]}
             assert set(before.count("{") * ["model"]) | {at.split("{")[1][:-1]} == named
+
+
+@pytest.mark.parametrize("name", ["a b", "a%2fb", "a?b", "a#b", "{a}", "模型"])
+def test_a_path_has_a_model_s_name_as_addresses_have_it(name):
+    paths = document({name: {}})["paths"]
+    assert {f"/v1/models/{quote(name)}:predict", f"/v2/models/{quote(name)}/labels/{{label}}/infer"} <= paths.keys()
 
 
 def test_numbers_of_candidates_are_described_where_users_are_shared():

@@ -13,6 +13,8 @@ from wire_requests import infer_json, infer_request
 from ctrlab.errors import BadData
 from ctrlab.server import rpc
 from ctrlab.serving import warm_up, wire
+from ctrlab.serving.processor import Code, Refused
+from tests.server.test_strangers import calls_to
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
@@ -139,3 +141,23 @@ def test_two_thousand_who_ask_for_a_page_and_never_read_stop_nobody(server):
     assert server.ask("GET", "/dashboard", headers={})[0] == 200
     for connection in deaf:
         connection.close()
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "模", "🙂", "\udcff"])
+def test_a_long_sentence_in_any_letters_comes_with_its_code(monkeypatch, letter):
+    """gRPC drops some of the answers with more than 8 KiB of metadata, at random."""
+
+    def refuses(*_):
+        raise Refused(Code.NOT_FOUND, "Models: " + letter * 3_000)
+
+    def ask(port):
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            for _ in range(20):
+                with pytest.raises(grpc.RpcError) as refused:
+                    channel.unary_unary(STATUS)(b"", timeout=20)
+                said = refused.value.details()
+                assert refused.value.code() == grpc.StatusCode.NOT_FOUND and len(said.encode()) in range(990, 1_001)
+                assert said.startswith("Models: ") and len({*said[8:]}) == 1
+
+    monkeypatch.setattr(rpc.Rpc, "_reads", refuses)
+    calls_to(ask)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from serve_command import TOKEN, WITH, Server
-from served import probabilities
+from served import probabilities, wait_for
 from shared_requests import shared
 from wire_requests import by_columns, by_rows, infer_json, infer_request
 
@@ -130,18 +130,22 @@ def test_a_share_is_logged_and_the_same_each_time(ctr, tmp_path):
     assert a == b and 60 < len(a) < 140
 
 
-def test_nobody_waits_for_the_log(ctr, tmp_path, monkeypatch, caplog):
+@pytest.mark.parametrize("limit", ["WAITING", "WAITING_BYTES"])
+def test_nobody_waits_for_the_log(ctr, tmp_path, monkeypatch, caplog, limit):
+    """Neither do many requests, nor few large ones, wait for it without a limit."""
     served, request = ctr
     reply, goes_on = served.newest.process(request, "json"), threading.Event()
     monkeypatch.setattr(request_log, "to_table", lambda scored: (goes_on.wait(), to_table(scored))[1])
-    monkeypatch.setattr(request_log, "WAITING", 5)
+    monkeypatch.setattr(request_log, limit, 5 * (len(request) + len(reply.data) if limit == "WAITING_BYTES" else 1))
     log = RequestLog(tmp_path, seconds=3600)
-    for n in range(50):
+    for n in range(49):
         log.add(served, str(n), request, "json", -1, reply)  # would hang here
     goes_on.set()
+    wait_for(log._waiting.empty)
+    log.add(served, "49", request, "json", -1, reply)
     log.close()
     found = {row[REQUEST] for row in logged(tmp_path / "ctr")}
-    assert 5 <= len(found) <= 6 and log.left_out == 50 - len(found)
+    assert 6 <= len(found) <= 7 and "49" in found and log.left_out == 50 - len(found)
     assert f"{log.left_out} requests are not in the log: they came faster than it is written" in caplog.text
 
 
@@ -202,7 +206,7 @@ def test_a_request_costs_the_same_however_many_are_held(ctr, tmp_path, monkeypat
     monkeypatch.setattr(request_log, "WAITING", 3000)
     log = RequestLog(tmp_path, seconds=3600)
     for n in range(3000):
-        log.add(ctr[0], str(n), b"", "json", -1, None)
+        log.add(ctr[0], str(n), b"", "json", -1, SimpleNamespace(data=b""))
     log.close()
     assert log.left_out == 0 and files == [2001, 3000]
     assert max(table.asked for table in tables) == 1 and sum(merged) < 2 * len(tables)

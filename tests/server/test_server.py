@@ -95,6 +95,7 @@ def test_a_body_that_says_to_be_too_large_is_not_read(server):
     assert (status, headers["accept-encoding"]) == (415, "identity") and "received Content-Encoding: gzip" in json.loads(body)[
         "error"
     ]
+    assert server.ask("POST", "/v1/models/ctr:predict", b"{}", WITH | {"Content-Encoding": "Identity"})[0] == 400
     status, _, body = server.ask("POST", "/v2/models/ctr/infer", b"{}", WITH | {"Inference-Header-Content-Length": "-1"})
     assert status == 400
 
