@@ -1,4 +1,4 @@
-// A fuzzer's loop: an input that reaches a new branch is kept, and later inputs are mutations of the kept ones.
+// A fuzzer's loop: a text that reaches a new branch is kept, and later texts are mutations of the kept ones.
 //
 //   <program> <seed> <most inputs> <most seconds>
 //
@@ -65,25 +65,29 @@ inline std::string Mutant(const std::vector<std::string>& corpus, const std::vec
   return text;
 }
 
-// Runs `run` on mutants of `seeds`, into which `pieces` are put. Returns the program's exit code.
-inline int Main(int argc, char** argv, const std::vector<std::string>& seeds, const std::vector<std::string>& pieces,
-                size_t longest, void (*run)(const std::string&)) {
+// Runs `run` on a head and a mutant of a corpus, into which `pieces` are put. The corpora take turns, and `head` draws the bytes that
+// say how the mutant is taken, so what is kept sways neither. Returns the program's exit code.
+inline int Main(int argc, char** argv, std::vector<std::vector<std::string>> corpora, const std::vector<std::string>& pieces,
+                size_t longest, std::string (*head)(size_t corpus), void (*run)(const std::string&)) {
   if (argc != 4) return 2;
   rng.seed(std::strtoull(argv[1], nullptr, 10));
   const uint64_t most = std::strtoull(argv[2], nullptr, 10);
   const auto stop = std::chrono::steady_clock::now() + std::chrono::seconds(std::strtoll(argv[3], nullptr, 10));
   __sanitizer_set_death_callback(Show);
-  std::vector<std::string> corpus = seeds;
-  uint64_t runs = 0;
+  uint64_t runs = 0, kept = 0;
   for (; runs < most; ++runs) {
     if (runs % 1024 == 0 && std::chrono::steady_clock::now() > stop) break;
-    current = Mutant(corpus, pieces, longest);
+    const size_t turn = runs % corpora.size();
+    const std::string mutant = Mutant(corpora[turn], pieces, longest);
+    current = head(turn) + mutant;
     const size_t before = reached_count;
     run(current);
-    if (reached_count > before) corpus.push_back(current);
+    if (reached_count == before) continue;
+    corpora[turn].push_back(mutant);
+    ++kept;
   }
-  std::printf("%llu inputs, %zu kept, %zu steps from branch to branch\n", static_cast<unsigned long long>(runs), corpus.size(),
-              reached_count);
+  std::printf("%llu inputs, %llu kept, %zu steps from branch to branch\n", static_cast<unsigned long long>(runs),
+              static_cast<unsigned long long>(kept), reached_count);
   return 0;
 }
 

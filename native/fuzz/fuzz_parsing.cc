@@ -30,7 +30,7 @@ struct Case {
   std::vector<std::string> rows = {""};
 
   explicit Case(const std::string& input) {
-    auto byte = [&](size_t i) { return i < input.size() ? static_cast<uint8_t>(input[i]) : 0; };
+    auto byte = [&](size_t i) { return static_cast<uint8_t>(input[i]); };
     const char* const separators[] = {";", "|", "\x02", "e", "1", ".", ";;", "ab", "\xff"};
     separator = separators[byte(0) % std::size(separators)];
     max_length = byte(1) % 6;
@@ -118,6 +118,13 @@ void Run(const std::string& input) {
   RunNumbers(test, texts);
 }
 
+// The head of an input: any column.
+std::string Column(size_t) {
+  std::string bytes(3, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(fuzz::Below(256));
+  return bytes;
+}
+
 const char* const kPieces[] = {";", ";;", "|", "\x02", "e", "\n", " ", "\t", ".", "-", "+", "0", "1", "9", "0x", "p", "p-14",
                                "inf", "infinity", "nan", "nan(1)", "1e39", "e-4", "e+38", "16777217", "0.1", "tea", "night",
                                "\xff", "9007199254", "e9999", "ab", "0000000000",
@@ -127,7 +134,6 @@ const char* const kPieces[] = {";", ";;", "|", "\x02", "e", "\n", " ", "\t", "."
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> seeds = {"", std::string(3, '\0') + "1;2.5;-3e4\n0x1p3; inf",
-                                          std::string(3, '\x0e') + "tea;night\nsoup"};
-  return fuzz::Main(argc, argv, seeds, {std::begin(kPieces), std::end(kPieces)}, 400, Run);
+  const std::vector<std::string> seeds = {"", "1;2.5;-3e4\n0x1p3; inf", "tea;night\nsoup"};
+  return fuzz::Main(argc, argv, {seeds}, {std::begin(kPieces), std::end(kPieces)}, 400, Column, Run);
 }

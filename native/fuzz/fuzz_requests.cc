@@ -2,7 +2,7 @@
 //
 //   fuzz_requests <seed> <most inputs> <most seconds>, as native/fuzz/fuzz.h says
 //
-// The first byte of an input selects the parser; in upper case it is of requests whose candidates share users. Arrays are of their
+// The first byte of an input is its parser; in upper case it is of requests whose candidates share users. Arrays are of their
 // exact size, so that AddressSanitizer sees every value past the end; and a request that is taken has filled all of them: a number
 // that it left out would be read uninitialized. The last line says how many inputs each parser got.
 
@@ -104,16 +104,20 @@ void RequireFinite(const Buffers& buffers) {
   }
 }
 
-std::map<char, uint64_t> inputs_of = {{'i', 0}, {'j', 0}, {'k', 0}, {'p', 0}, {'I', 0}, {'J', 0}, {'K', 0}, {'P', 0}};
+constexpr std::string_view kParsers = "pijkPIJK";
+std::map<char, uint64_t> inputs_of;
+
+// The head of an input: its parser.
+std::string Parser(size_t corpus) { return {kParsers[corpus]}; }
 
 void Run(const std::string& input) {
-  const char parser = !input.empty() && inputs_of.contains(input[0]) ? input[0] : 'p';
+  const char parser = input[0];
   ++inputs_of[parser];
   const bool shared = parser < 'a';
   const char kind = shared ? static_cast<char>(parser - 'A' + 'a') : parser;
   const Signature& signature = TheSignature(shared);
   // In a buffer of its exact size.
-  const size_t size = input.empty() ? 0 : input.size() - 1;
+  const size_t size = input.size() - 1;
   const std::unique_ptr<char[]> bytes(new char[size]);
   std::memcpy(bytes.get(), input.data() + 1, size);
   Buffers buffers(signature);
@@ -170,15 +174,15 @@ std::string Predict(bool content) {
     std::string packed = content ? std::string(2 * bytes, '\0') : std::string{one, 2};
     return std::vector{packed};
   };
-  return "p" + spec.Take() + Entry("age", Tensor(3, {2}, 7, numbers(4, 1), content)) +
+  return spec.Take() + Entry("age", Tensor(3, {2}, 7, numbers(4, 1), content)) +
          Entry("id", Tensor(9, {2}, 10, numbers(8, 5), content)) + Entry("item", Tensor(7, {2}, 8, {"a", "bc"}, false)) +
          Entry("past/row_splits", Tensor(9, {3}, 10, {content ? std::string(24, '\0') : std::string("\0\1\1", 3)}, content)) +
          Entry("past/values", Tensor(7, {1}, 8, {content ? "\1x" : "x"}, content)) +
          Entry("price", Tensor(1, {2}, 5, {Floats(2)}, content)) + Entry("scores", Tensor(1, {2, 2}, 5, {Floats(4)}, content));
 }
 
-// `floats`: in the last input; its shape says 2.
-std::string Infer(bool raw, size_t floats = 2) {
+// `floats`: of the price; its shape says 2. `counts`: says how many candidates each user has.
+std::string Infer(bool raw, size_t floats = 2, bool counts = false) {
   WireWriter request;
   const auto add = [&](const std::string& name, const std::string& datatype, uint64_t n, uint32_t field, const std::string& value,
                        uint64_t wide = 0) {
@@ -198,35 +202,35 @@ std::string Infer(bool raw, size_t floats = 2) {
   add("past/values", "BYTES", 1, 8, "x");
   add("price", "FP32", 2, 6, Floats(floats));
   add("scores", "FP32", 2, 6, Floats(4), 2);
+  if (counts) add(Signature::kCounts, "INT64", 2, 3, {1, 1});
   const std::string text("\1\0\0\0x", 5);
   for (const std::string& value :
        {std::string(8, '\1'), std::string(16, '\1'), text, std::string(16, '\0'), text, Floats(2), Floats(4)}) {
     if (raw) request.Bytes(7, value);
   }
-  return "i" + request.Take();
+  return request.Take();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<std::string> seeds = {
-      Predict(false),
-      Predict(true),
-      Infer(false),
-      Infer(true),
-      R"(k{"id": "a", "inputs": [{"name": "age", "shape": [1], "datatype": "INT32", "data": [1]}, {"name": "id", "shape": [1], "datatype": "INT64", "data": [1]}, {"name": "item", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 5}}, {"name": "past/row_splits", "shape": [1], "datatype": "INT64", "parameters": {"binary_data_size": 8}}, {"name": "past/values", "shape": [0], "datatype": "BYTES", "data": []}, {"name": "price", "shape": [1], "datatype": "FP32", "data": [1.5]}, {"name": "scores", "shape": [1, 2], "datatype": "FP32", "data": [[1, 2]]}], "outputs": [{"name": "p", "parameters": {"binary_data": true}}]})"
-      "\n\1\0\0\0x\0\0\0\0\0\0\0\0"s,
-      R"(j{"inputs": {"age": [1, 2], "id": [3, -4], "item": ["a", {"b64": "YWI="}], "past": [["x"], []], "price": [1.5, null], "scores": [[1, 2], [3, 4]]}})",
-      R"(j{"instances": [{"age": 1, "id": 3, "item": "a", "past": ["x"], "price": 1.5, "scores": [1, 2]}, {"price": null, "scores": [1, 2], "id": 3}]})",
-      R"(j{"signature_name": "s", "inputs": {"past/values": [], "past/row_splits": [0]}})"};
-  for (const size_t alone : {0, 2, 4, 5, 6}) {  // without numbers of candidates: one each
-    seeds.push_back(seeds[alone]);
-    seeds.back()[0] = static_cast<char>(seeds[alone][0] - 'a' + 'A');
-  }
-  seeds.push_back("P" + Predict(true).substr(1) + Entry(Signature::kCounts, Tensor(9, {2}, 10, {"\1\1"}, false)));
-  seeds.push_back(
-      R"(J{"inputs": {"candidates": [2, 0, 1], "age": [1, 2, 3], "past": [["x"], [], []], "id": [3, -4, 5], "item": ["a", "b", ""], "scores": [[1, 2], [3, 4], [5, 6]]}})");
-  seeds.push_back(Infer(false, 3));  // more floats than are wanted: three lengths must agree, to which no mutant comes soon
+  // In the order of `kParsers`. The last of Infer's has more floats than are wanted: three lengths must agree, to which no mutant
+  // comes soon.
+  std::vector<std::vector<std::string>> seeds = {
+      {Predict(false), Predict(true)},
+      {Infer(false), Infer(true), Infer(false, 3)},
+      {R"({"inputs": {"age": [1, 2], "id": [3, -4], "item": ["a", {"b64": "YWI="}], "past": [["x"], []], "price": [1.5, null], "scores": [[1, 2], [3, 4]]}})",
+       R"({"instances": [{"age": 1, "id": 3, "item": "a", "past": ["x"], "price": 1.5, "scores": [1, 2]}, {"price": null, "scores": [1, 2], "id": 3}]})",
+       R"({"signature_name": "s", "inputs": {"past/values": [], "past/row_splits": [0]}})"},
+      {R"({"id": "a", "inputs": [{"name": "age", "shape": [1], "datatype": "INT32", "data": [1]}, {"name": "id", "shape": [1], "datatype": "INT64", "data": [1]}, {"name": "item", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 5}}, {"name": "past/row_splits", "shape": [1], "datatype": "INT64", "parameters": {"binary_data_size": 8}}, {"name": "past/values", "shape": [0], "datatype": "BYTES", "data": []}, {"name": "price", "shape": [1], "datatype": "FP32", "data": [1.5]}, {"name": "scores", "shape": [1, 2], "datatype": "FP32", "data": [[1, 2]]}], "outputs": [{"name": "p", "parameters": {"binary_data": true}}]})"
+       "\n\1\0\0\0x\0\0\0\0\0\0\0\0"s}};
+  for (size_t alone = 0; alone < 4; ++alone) seeds.push_back(seeds[alone]);  // without numbers of candidates: one each
+  seeds[4].push_back(Predict(true) + Entry(Signature::kCounts, Tensor(9, {2}, 10, {"\1\1"}, false)));
+  seeds[5].push_back(Infer(false, 2, true));
+  seeds[6].push_back(
+      R"({"inputs": {"candidates": [2, 0, 1], "age": [1, 2, 3], "past": [["x"], [], []], "id": [3, -4, 5], "item": ["a", "b", ""], "scores": [[1, 2], [3, 4], [5, 6]]}})");
+  seeds[7].push_back(seeds[7][0]);
+  seeds[7][1].insert(seeds[7][1].find('[') + 1, R"({"name": "candidates", "shape": [1], "datatype": "INT64", "data": [1]}, )");
   std::vector<std::string> pieces = {"\"inputs\":",
                                      "\"instances\":",
                                      "[]",
@@ -256,7 +260,7 @@ int main(int argc, char** argv) {
     pieces.push_back(Entry(name, Tensor(7, {1}, 8, {"x"}, false)));
     pieces.push_back(Entry(name, Tensor(9, {1 << 20}, 10, {"\1"}, false)));
   }
-  const int code = fuzz::Main(argc, argv, seeds, pieces, 4000, Run);
+  const int code = fuzz::Main(argc, argv, seeds, pieces, 4000, Parser, Run);
   for (const auto& [kind, inputs] : inputs_of) std::printf("%c: %llu ", kind, static_cast<unsigned long long>(inputs));
   std::puts("");
   return code;
