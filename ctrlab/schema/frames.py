@@ -31,7 +31,7 @@ UTF_8_MARK = b"\xef\xbb\xbf"
 """The byte-order mark that some programs write at the beginning of a file in UTF-8."""
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """The first bytes of a file in UTF-16."""
-NAMELESS = re.compile(r"\s*|Unnamed: [0-9]+|__index_level_[0-9]+__")
+NAMELESS = re.compile(r"\s*|Unnamed: [0-9]+(\.[0-9]+)?|__index_level_[0-9]+__")
 """The names of columns without one, as files, pandas and Arrow have them."""
 NAMELESS_ROWS = "name its columns with pandas.read_csv(..., header=None, names=[...]), and give that table"
 TAKES = "a pandas DataFrame, an Arrow table, record batches, or a path of a Parquet file or of a CSV with header"
@@ -44,7 +44,8 @@ def table(source, schema: Schema | None = None) -> pa.Table:
     A text file does not contain the types of its columns. Columns that hold words by the schema keep the text of the file, and
     without a schema a column of numbers is text if it holds a word other than its numbers' (see `ctrlab.schema.words`): "01000",
     "1e3", or whole numbers above 2^53 beside fractions. NA, null and their like are missing in a column of numbers, dates or
-    truth values, and words in one of text. A column without a name is called by its place, "Unnamed: 0", as pandas calls it.
+    truth values, and words in one of text. A column without a name is called by its place, as pandas calls it: "Unnamed: 0", or
+    "Unnamed: 0.1" where that is a name already.
 
     Args:
         source: a pandas DataFrame (an index with a name becomes a column, others are left out); an Arrow table, record batch or
@@ -59,7 +60,7 @@ def table(source, schema: Schema | None = None) -> pa.Table:
     2
     """
     made = _file(Path(source), schema) if isinstance(source, str | os.PathLike) else _memory(source)
-    names = [name if name.strip() else f"Unnamed: {place}" for place, name in enumerate(made.column_names)]
+    names = _with_places(made.column_names)
     if twice := sorted({name for name in names if names.count(name) > 1}):
         cure = (
             f"if its first line is a row, {NAMELESS_ROWS}"
@@ -69,6 +70,14 @@ def table(source, schema: Schema | None = None) -> pa.Table:
         said = f"Each column has a name of its own; {named(source)} has {', '.join(map(repr, twice))} more than once"
         raise BadData(f"{said}: {cure}.")
     return pa.table([usual(column) for column in made.columns], names, metadata=made.schema.metadata)
+
+
+def _with_places(names: list[str]) -> list[str]:
+    for place, name in enumerate(names):
+        if not name.strip():
+            free = (f"Unnamed: {place}" + (f".{more}" if more else "") for more in range(len(names)))
+            names[place] = next(name for name in free if name not in names)
+    return names
 
 
 def usual(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -172,8 +181,9 @@ def _file(path: Path, schema: Schema | None) -> pa.Table:
 
 def _csv(path: Path, delimiter: str, schema: Schema | None) -> pa.Table:
     with pa.input_stream(str(path)) as file:
-        if file.read(2) in UTF_16:
-            raise _no_utf8(path, "UTF-16")
+        start = file.read(64)
+        if start[:2] in UTF_16 or 0 in start:
+            raise _no_utf8(path, "UTF-16, or no text")
     try:
         found = _parsed(path, delimiter)
         names = found.column_names

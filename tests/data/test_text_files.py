@@ -21,6 +21,7 @@ from ctrlab.schema import Categorical, Label, Numeric, Schema
 
 MARK = b"\xef\xbb\xbf"
 SCHEMA = Schema("own", (Categorical("word"), Numeric("x", default=7.0), Label("click")))
+TABLE = "word,x,click\nann,1,1\nbob,2,0\n"
 
 
 def rows_of(files, schema=SCHEMA, **options) -> list[tuple]:
@@ -110,6 +111,24 @@ def test_utf_16_is_refused_with_the_cure(tmp_path, parts, name):
         with pytest.raises(BadData, match=r"UTF-8.*UTF-16|UTF-16.*UTF-8") as caught:
             read(path)
         assert str(path) in str(caught.value) and len(str(caught.value).splitlines()) == 1
+
+
+NO_TEXTS = {
+    "utf-16-le": TABLE.encode("utf-16-le"),
+    "utf-16-be": TABLE.encode("utf-16-be"),
+    "gzip": gzip.compress(TABLE.encode()),
+    "Parquet": b"PAR1\0\0",
+}
+
+
+@pytest.mark.parametrize("content", NO_TEXTS.values(), ids=NO_TEXTS)
+def test_a_table_that_is_no_text_is_refused_with_the_cure(parts, content):
+    """UTF-16 without its mark, and files of another format whose name ends with .csv."""
+    [path] = parts(content)
+    for read in (data.table, lambda path: Schema.infer(path, "x")):
+        with pytest.raises(BadData, match=r"part-0.csv can't .* it has UTF-16, or no text: save it as UTF-8") as caught:
+            read(path)
+        assert str(caught.value).isprintable()
 
 
 REFUSED = {

@@ -1,5 +1,7 @@
 """`Schema.infer` on files as people have them: with the index of pandas, without a header, with blanks beside names."""
 
+import io
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,9 +17,18 @@ def rows_with_index(rows: int = 150) -> pd.DataFrame:
     return pd.DataFrame({"user": [f"u{i}" for i in users], "age": ages, "clicked": rng.integers(0, 2, rows)})
 
 
+def written_and_read(frame: pd.DataFrame, times: int) -> pd.DataFrame:
+    """With an index for each time."""
+    for _ in range(times):
+        frame = pd.read_csv(io.StringIO(frame.to_csv()))
+    return frame
+
+
 INDEXES = {
     "to_csv": lambda frame: frame,
     "to_csv of some rows": lambda frame: frame.sample(frac=0.3, random_state=1),
+    "to_csv twice": lambda frame: written_and_read(frame.sample(frac=0.5, random_state=1), 1),
+    "to_csv three times": lambda frame: written_and_read(frame.sample(frac=0.5, random_state=1), 2),
     "reset_index": lambda frame: frame.reset_index(),
     "reset_index twice": lambda frame: frame.sample(frac=0.5, random_state=1).reset_index().reset_index(),
     "an index with a name": lambda frame: frame.rename_axis("row"),
