@@ -145,8 +145,19 @@ class OwnModel(keras.Model):
         packed = keras.tree.map_structure(lambda tensor: by_tensor[id(tensor)], self.model.input)
         outputs = self.model(packed, training=False)
         values = [outputs[name] for name in self.outputs_named] if isinstance(outputs, dict) else keras.tree.flatten(outputs)
-        values = [tf.cast(value, tf.float32) if value.dtype == tf.bfloat16 else value for value in values]
-        return dict(zip(self.outputs_named, values))
+        return {name: _dense(self.name, name, value) for name, value in zip(self.outputs_named, values)}
+
+
+def _dense(model: str, output: str, value: object) -> tf.Tensor:
+    """An output in a type that servers have. A layer's `output_shape` promises more than its call may keep."""
+    tensor = isinstance(value, tf.Tensor)
+    if not tensor or value.dtype.name not in (*NUMBERS, "bfloat16") or value.shape.rank is None:
+        what = f"{value.dtype.name}, of the shape {value.shape}" if tensor else type(value).__name__
+        raise CtrlabError(
+            f"A model that is exported gives arrays of numbers with a row per example; output {output!r} of {model} is {what}: "
+            "make such an array of it."
+        )
+    return tf.cast(value, tf.float32) if value.dtype == tf.bfloat16 else value
 
 
 def _zeros(tensor: keras.KerasTensor) -> tf.Tensor | tf.RaggedTensor:
@@ -215,10 +226,5 @@ def _check_input(model: str, column: str, tensor: keras.KerasTensor) -> None:
 
 
 def _check_output(model: str, output: str, tensor: keras.KerasTensor) -> None:
-    if tensor.sparse or tensor.ragged or len(tensor.shape) < 1:
-        raise CtrlabError(
-            f"A model that is exported gives arrays with a row per example; output {output!r} of {model} has the shape "
-            f"{tuple(tensor.shape)}{', sparse' if tensor.sparse else ', ragged' if tensor.ragged else ''}."
-        )
     if tensor.dtype not in (*NUMBERS, "bfloat16"):
         raise CtrlabError(f"An output is of numbers; output {output!r} of {model} is {tensor.dtype}: leave it out.")

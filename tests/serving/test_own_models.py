@@ -206,6 +206,15 @@ def test_constants_stand_beside_the_weights_of_an_export_with_our_ops(tmp_path):
     np.testing.assert_allclose(serving.verify(folder).warm_up[0], expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("scale", [lambda x: x * 0.5, lambda x: 2 * x, lambda x: x * np.ones(3, np.float32)])
+def test_a_model_may_end_in_a_product_with_a_constant(tmp_path, scale):
+    """Keras calls such a product sparse, and it is not."""
+    given = keras.Input((3,), name="x")
+    model = keras.Model(given, scale(given))
+    x = np.float32([[1, 2, 3], [4, 5, 6]])
+    np.testing.assert_allclose(serving.verify(serving.export_model(model, tmp_path / "m", rows=[{"x": x}])).warm_up[0], scale(x))
+
+
 def odd_models():
     given = keras.Input((3,), name="x")
     yield "nope", r"^What is exported is a Keras model; received 'nope': give "
@@ -245,6 +254,19 @@ def odd_models():
     yield keras.Model(given, [keras.layers.Dense(1, name="good")(given), scalar]), r"output 'lambda.*' of .* it is \(\): mend "
     same = keras.layers.Identity(dtype="string")(word)
     yield keras.Model(word, {"word": same}), r"output 'word' of .* is string: leave it out\.$"
+    for call, what in (
+        (tf.RaggedTensor.from_tensor, "RaggedTensor"),
+        (tf.sparse.from_dense, "SparseTensor"),
+        (tf.strings.as_string, r"string, of the shape \(None, 3\)"),
+        (lambda x: tf.cast(x, tf.complex64), "complex64"),
+        (lambda x: tf.numpy_function(np.copy, [x], tf.float32), "float32, of the shape <unknown>"),
+        (lambda x: None, "NoneType"),
+    ):
+        other = keras.layers.Lambda(call, output_shape=(3,))(given)  # Keras is told of an array of numbers
+        yield (
+            keras.Model(given, {"good": given, "odd": other}),
+            rf"gives arrays of numbers .* output 'odd' of .* is {what}.*: make",
+        )
 
 
 @pytest.mark.parametrize(("model", "said"), list(odd_models()))
