@@ -70,7 +70,7 @@ def ignored(folder: Path) -> dict[str, str]:
             found[name] = f"A version's name is a number in [1, 2^63) without leading zeros; {place} is ignored: rename it."
         elif digits and not is_folder:
             found[name] = f"A version is a folder; {place} is a file, and is ignored."
-        elif digits and not (place / MANIFEST).exists():
+        elif digits and not (place / MANIFEST).is_file():
             found[name] = f"A version has the file {MANIFEST}; {place} has none yet, and is ignored: write it by ctrlab export."
         elif is_folder and not digits and not (base != name and NUMBER.fullmatch(base)):
             found[name] = f"A version's name is its number, such as 1; {place} is ignored."

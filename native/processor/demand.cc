@@ -24,12 +24,17 @@ int64_t AllocatedIn(const tensorflow::RunMetadata& traced) {
 Limit Demand::In(int64_t most_bytes) const {
   Limit limit;
   limit.rows = std::max<int64_t>(most_bytes / bytes, 1);
-  if (values > 0) limit.values = static_cast<int64_t>(static_cast<double>(limit.rows) * values) + kMostRepeated;
+  limit.values = static_cast<int64_t>(std::min(static_cast<double>(limit.rows) * values, 1e18)) + kMostRepeated;
   return limit;
 }
 
 // By two calls, one of twice the rows, if requests can be joined: what does not grow with the rows is left out.
 void Servable::MeasureDemand(tensorflow::CallableOptions options) {
+  for (int32_t i = 0; i < signature().size(); ++i) {
+    double guess = signature()[i].name.ends_with("/values") ? Demand::kOfList : 1;
+    for (const int64_t size : signature()[i].row) guess *= static_cast<double>(size < 0 ? Demand::kOfList : size);
+    demand_.values += guess;
+  }
   if (warm_up_.empty()) return;
   options.mutable_run_options()->set_trace_level(tensorflow::RunOptions::SOFTWARE_TRACE);
   tensorflow::Session::CallableHandle traces;

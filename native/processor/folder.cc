@@ -69,10 +69,9 @@ std::vector<int64_t> VersionsIn(const std::string& folder) {
   errno = 0;
   while (const dirent* const entry = readdir(listed)) {
     const int64_t number = NumberOf(entry->d_name);
-    // A manifest that the disk fails to show is not gone.
-    const bool there =
-        number > 0 && (stat((folder + "/" + entry->d_name + "/" + kManifest).c_str(), &about) == 0 || !IsGone(errno));
-    if (there) versions.push_back(number);
+    const std::string manifest = folder + "/" + entry->d_name + "/" + kManifest;
+    // One that the disk fails to show is not gone. What is no file, such as a pipe, would never be read to its end.
+    if (number > 0 && (stat(manifest.c_str(), &about) == 0 ? S_ISREG(about.st_mode) : !IsGone(errno))) versions.push_back(number);
     errno = 0;
   }
   const int problem = errno;

@@ -34,7 +34,7 @@ Answer ReadHead(const Signature& signature, const Received& received, std::strin
     return Invalid("Input ", input.name, " is of datatype ", FactsOf(input.type).datatype, "; received ", Shown(datatype), ".");
   }
   if (head->count >= 0) return {};
-  return Invalid("Input ", input.name, " has a shape of sizes from 0 to 2^31; received ", Words(shape), ".");
+  return Invalid("Input ", input.name, " has a shape of sizes from 0 to 2^31; received ", ShownShape(shape), ".");
 }
 
 Answer WrongLength(const Signature::Input& input, int64_t n, std::string_view received) {
@@ -304,26 +304,26 @@ class InferJson {
     if (given["data"].get(values) != simdjson::SUCCESS) {
       return Invalid("An input has a list as its data, or binary_data_size; ", name, " has neither.");
     }
-    // Values lie one behind the other, or in lists by the shape.
-    std::vector<element> flat;
-    Flatten(values, shape.size(), &flat);
-    if (std::ssize(flat) != n) return WrongLength(signature_[i], n, std::to_string(flat.size()));
+    int64_t count = 0, k = 0;
+    const auto counts = [&](const element&) { return ++count, Answer{}; };
+    if (Answer bad = ForEachValue(values, shape.size(), counts); !bad.ok()) return bad;
+    if (count != n) return WrongLength(signature_[i], n, std::to_string(count));
     if (Answer bad = filler_.Make(i, shape); !bad.ok()) return bad;
-    for (int64_t k = 0; k < n; ++k) {
-      if (Answer bad = filler_.Set(i, k, flat[k], {name, k / std::max<int64_t>(n / shape[0], 1)}); !bad.ok()) return bad;
-    }
-    return {};
+    return ForEachValue(values, shape.size(), [&, place = i, n = n](const element& value) {
+      const int64_t row = k / std::max<int64_t>(n / shape[0], 1);
+      return filler_.Set(place, k++, value, {name, row});
+    });
   }
 
-  static void Flatten(const array& values, size_t depth, std::vector<element>* flat) {
+  // Calls what(value) until one is refused. Values lie one behind the other, or in lists by the shape.
+  template <class What>
+  static Answer ForEachValue(const array& values, size_t depth, const What& what) {
     for (const element& value : values) {
       array inner;
-      if (depth > 1 && value.get(inner) == simdjson::SUCCESS) {
-        Flatten(inner, depth - 1, flat);
-      } else {
-        flat->push_back(value);
-      }
+      const bool is_list = depth > 1 && value.get(inner) == simdjson::SUCCESS;
+      if (Answer bad = is_list ? ForEachValue(inner, depth - 1, what) : what(value); !bad.ok()) return bad;
     }
+    return {};
   }
 
   std::string_view tail_;

@@ -84,6 +84,11 @@ inline std::string Words(std::span<const int64_t> shape) {
   return words + "]";
 }
 
+// A shape from a request, as a sentence has it.
+inline std::string ShownShape(std::span<const int64_t> shape) {
+  return Shown(Words(shape.first(std::min<size_t>(shape.size(), 32))));
+}
+
 // Names as a sentence has them.
 inline std::string Joined(const std::vector<std::string>& names) {
   std::string joined;

@@ -58,8 +58,8 @@ inline Answer NoJson(std::string_view json, simdjson::error_code error) {
   }
   if (error == simdjson::BIGINT_ERROR || error == simdjson::NUMBER_ERROR) {
     return Invalid(
-        "A request's numbers are JSON's, whole ones of at most 64 bits; this has another: write it with an exponent, or ",
-        "an id as text.");
+        "A request's numbers are as JSON has them, whole ones of at most 64 bits, others up to 1e308; this has another: ",
+        "write a larger whole one with an exponent, or an id as text.");
   }
   const std::string_view said = simdjson::error_message(error);
   const size_t code = said.find(": ");

@@ -24,10 +24,10 @@ class Received {
     const int64_t count = CountOf(shape);
     if (shape.empty() || count < 0) {
       return Invalid("Input ", input.name, " is an array of ", input.Dimensions(), ", of shape ", Words(input.shape()),
-                     "; received the shape ", Words(given), ".");
+                     "; received the shape ", ShownShape(given), ".");
     }
     if (count == 0 && shape[0] > 0) {
-      return Invalid("A row of input ", input.name, " has a value; received the shape ", Words(given), ".");
+      return Invalid("A row of input ", input.name, " has a value; received the shape ", ShownShape(given), ".");
     }
     if (Answer bad = RequireRoom(input, shape[0], count); !bad.ok()) return bad;
     if (!arrays_->Make(i, shape, data)) {

@@ -1,7 +1,9 @@
 """A damaged version is never served, and ends no process: its files are checked before TensorFlow reads them."""
 
+import os
 import random
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from served import wait_for
@@ -11,6 +13,7 @@ from ctrlab import serving
 from ctrlab.server.served import ServedModel
 from ctrlab.serving.manifest import NAME
 from ctrlab.serving.processor import Code, Processor, Refused
+from ctrlab.serving.versions import ignored
 
 KINDS = {"stock": (stock, True), "stock without rows": (stock, False), "bundled": (bundled, True)}
 
@@ -87,6 +90,25 @@ def test_a_cut_file_or_one_of_another_version_is_refused(exported, tmp_path):
     more.unlink()
     shutil.copy(exported[1] / NAME, tmp_path / "1" / NAME)
     assert is_refused(tmp_path / "1", tmp_path / "1")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_manifest_that_is_no_file_is_not_opened(exported, tmp_path, make):
+    for number, version in enumerate(exported, 1):
+        put(version, tmp_path / str(number))
+    odd = tmp_path / "2" / NAME
+    odd.unlink()
+    make(odd)
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(Processor, tmp_path, poll_seconds=0)
+        try:
+            processor = made.result(20)
+        except TimeoutError:
+            os.close(os.open(odd, os.O_WRONLY))  # whoever waits to read it reads its end
+            raise
+    with processor:
+        assert processor.info()["version"] == 1
+    assert f"{tmp_path / '2'} has none yet" in ignored(tmp_path)["2"]
 
 
 def test_the_good_version_serves_on_and_the_server_says_why(exported, tmp_path):

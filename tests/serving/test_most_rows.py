@@ -43,6 +43,13 @@ def refused(processor, *request):
     return str(problem.value)
 
 
+def with_lists_of(tensors, length):
+    """A request for one row, whose lists have this length."""
+    long = {name: tf.repeat(tensors[name][:1], length) for name in tensors if name.endswith("/values")}
+    long |= {name: tensor for name, tensor in rows_of(tensors, 1).items() if name not in long}
+    return long | {name: tf.constant([0, length], tf.int64) for name in long if name.endswith("/row_splits")}
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_request_has_at_most_the_rows_that_the_model_has_memory_for(din, format):
     with Processor(din[0], poll_seconds=0, most_model_bytes=300_000) as processor:
@@ -54,12 +61,18 @@ def test_a_request_has_at_most_the_rows_that_the_model_has_memory_for(din, forma
 
 
 def test_a_row_with_a_long_list_counts_as_several(din):
-    long = {name: tf.repeat(din[3][name][:1], 100_000) for name in din[3] if name.endswith("/values")}
-    long |= {name: tensor for name, tensor in rows_of(din[3], 1).items() if name not in long}
-    long |= {name: tf.constant([0, 100_000], tf.int64) for name in long if name.endswith("/row_splits")}
     with Processor(din[0], poll_seconds=0, most_model_bytes=300_000) as processor:
-        said = refused(processor, by_columns(long), "json")
+        said = refused(processor, by_columns(with_lists_of(din[3], 100_000)), "json")
         assert re.match(r"A request has at most \d+ values, .* received \d{6} with", said), said
+
+
+def test_lists_are_limited_where_no_request_is_known(din, tmp_path):
+    """The version has no warm-up requests, so what a row takes is a guess, and so is what a row's lists have."""
+    serving.export_model(din[1], tmp_path / "ctr")
+    with Processor(tmp_path / "ctr", poll_seconds=0, most_model_bytes=10_000_000) as processor:
+        said = refused(processor, by_columns(with_lists_of(din[3], 100_000)), "json")
+        assert re.match(r"A request has at most \d{5} values, .* received \d{6} with", said), said
+        assert processor.process(by_columns(with_lists_of(din[3], 10_000)), "json").data
 
 
 def wide(width):

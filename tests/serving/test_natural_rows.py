@@ -144,7 +144,7 @@ def test_numbers_that_are_no_words_are_refused(version):
         (b'{"instances": [{"age": -Infinity}]}', "this has Infinity outside of quotes"),
         (b'{"instances": [{"item": "a\\"NaN", "plan": None}]}', "this has None outside of quotes"),
         (b'{"instances": [{"item": "NaN",}]}', r"^A request is JSON; this is none: [A-Za-z][a-z].*$"),
-        (b'{"instances": [{"item": 18446744073709551616}]}', "write it with an exponent, or an id as text"),
+        (b'{"instances": [{"item": 18446744073709551616}]}', "write a larger whole one with an exponent, or an id as text"),
         (b"", r"^A request is JSON; this is none: [A-Za-z][a-z].*$"),
     ],
 )

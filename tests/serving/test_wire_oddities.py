@@ -74,11 +74,27 @@ def test_shapes_that_are_said_twice_or_not_known_are_refused(processor, din):
         refuses(processor, "one dimension", with_item(din[3], whole + more))
 
 
+@pytest.mark.parametrize("size", [1, -1])
+def test_a_shape_of_many_sizes_is_not_told_in_full(processor, size):
+    sizes, body = [size] * 100_000, message(1, b"item") + message(2, b"BYTES")
+    body += message(3, wire.varint(size % (1 << 64)) * len(sizes)) + message(5, message(8, b"a"))
+    tensor = {"name": "item", "datatype": "BYTES", "shape": sizes, "data": ["a"]}
+    proto = wire.number(1, 7) + message(2, message(2, wire.number(1, size % (1 << 64))) * len(sizes)) + message(8, b"a")
+    for request in (
+        (message(5, body), "infer"),
+        (json.dumps({"inputs": [tensor]}).encode(), "infer_json"),
+        (message(2, message(1, b"item") + message(2, proto)), "predict"),
+    ):
+        assert len(refuses(processor, f"{size}, {size}, ", *request)) < 300
+
+
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
         (b'{"inputs": {"item": [18446744073709551616]}}', "whole ones of at most 64 bits"),
         (b'{"inputs": {"item": [-9223372036854775809]}}', "whole ones of at most 64 bits"),
+        (b'{"inputs": {"item": [1e400]}}', "others up to 1e308"),
+        (b'{"inputs": {"item": [01]}}', "as JSON has them"),
         (b'{"inputs": {}, "inputs": {}}', "received one twice"),
         (b'{"instances": [], "instances": []}', "received one twice"),
     ],
