@@ -70,9 +70,9 @@ class DIEN(CTRModel):
             hyper=Hyper("adam_async", 1e-3, clip_norm=5.0),
         ),
         "small": Sizes(
-            dim=8,
+            dim=16,
             units={"head": (64, 32), "attention": (32, 16), "auxiliary": (32, 16)},
-            hyper=Hyper("adam_async", 1e-3, clip_norm=5.0, batch_size=256),
+            hyper=Hyper("adam_async", 4e-3, clip_norm=5.0, batch_size=256),
             l2=1e-5,
             momentum=0.9,
         ),
