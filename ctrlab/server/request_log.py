@@ -14,8 +14,8 @@ before the request is written, they are that one's; a request that it would refu
 the log. An input whose size may be any is a list of the row's values.
 
 `ctrlab data join` adds the labels. A thread of its own parses and writes: a request never waits for it. Requests that come faster
-than the thread can write are left out, which is counted and said. Requests that are not written yet are lost if the process is
-killed.
+than the thread can write are left out, which is counted and said. So is one whose users' values, written for each candidate,
+would take too much memory. Requests that are not written yet are lost if the process is killed.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
@@ -55,6 +56,8 @@ WAITING_BYTES = 256 << 20
 """The most bytes of them and their answers."""
 MOST_BYTES = 64 << 20
 """A file is written early if its rows take this many bytes of memory."""
+USERS_BYTES = 256 << 20
+"""The most bytes of the values of a request's users, which are written for each of their candidates."""
 TOGETHER = 256
 """The number of requests that are made into one table."""
 log = logging.getLogger(__name__)
@@ -204,7 +207,7 @@ def to_table(scored: Scored) -> pa.Table:
     """The examples of a request, one row each, even if they share a user.
 
     Raises:
-        ArrowInvalid: a text is not UTF-8.
+        ArrowInvalid: a text is not UTF-8. CtrlabError: the values of users take more than `USERS_BYTES`.
     """
     with scored.model.use(scored.reply.version) as processor:
         arrays, info = processor.parse(scored.request, scored.format, scored.header), processor.info()
@@ -217,6 +220,10 @@ def to_table(scored: Scored) -> pa.Table:
             columns[column] = pa.ListArray.from_arrays(arrays[f"{column}/row_splits"].cast(pa.int32()), text(arrays[name]))
     columns = {name: text(values) for name, values in columns.items()}
     if counts is not None:  # a user's values are those of each of the user's candidates
+        taken = int(sum(np.dot(counts, bytes_of(columns[name])) for name in per_user))
+        if taken > USERS_BYTES:
+            most = f"A log has a user's values with each candidate, in at most {USERS_BYTES} bytes for a request"
+            raise CtrlabError(f"{most}; these take {taken}: ask for fewer candidates at once.")
         user_of = np.repeat(np.arange(len(counts)), counts)
         columns = {name: values.take(pa.array(user_of)) if name in per_user else values for name, values in columns.items()}
     scores = probabilities(scored.reply, scored.format)
@@ -236,6 +243,15 @@ def to_table(scored: Scored) -> pa.Table:
 def in_rows(values: pa.Array, rows: int) -> pa.ListArray:
     """A list per row, of values that lie one after the other, as many for each row."""
     return pa.ListArray.from_arrays(np.arange(rows + 1, dtype=np.int32) * (len(values) // max(rows, 1)), values)
+
+
+def bytes_of(values: pa.Array) -> np.ndarray:
+    """About how many bytes each of these texts, numbers, or lists of them takes, int64 [values]."""
+    if pa.types.is_list(values.type):
+        inside = np.concatenate([[0], np.cumsum(bytes_of(values.values))])
+        return np.diff(inside[values.offsets]) + 4
+    texts = pa.types.is_string(values.type)
+    return np.full(len(values), 4) + (pc.binary_length(values).to_numpy() if texts else 4)
 
 
 def text(values: pa.Array) -> pa.Array:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import grpc
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from serve_command import TOKEN, WITH, Server
@@ -20,7 +21,7 @@ from ctrlab.errors import CtrlabError
 from ctrlab.model_names import DATA_SETS
 from ctrlab.server import request_log
 from ctrlab.server.application import WARM_UP
-from ctrlab.server.request_log import RequestLog, to_table
+from ctrlab.server.request_log import RequestLog, Scored, bytes_of, to_table
 from ctrlab.server.served import ServedModel
 from ctrlab.serving import inputs, warm_up
 
@@ -89,8 +90,8 @@ def ctr(published):
     served.close()
 
 
-def test_a_user_that_candidates_share_is_logged_with_each(small_batches, tmp_path):
-    """The rows that whole requests would have: training needs no other form."""
+def test_a_user_that_candidates_share_is_logged_with_each(small_batches, tmp_path, monkeypatch):
+    """The rows that whole requests would have: training needs no other form. Those that would take too much are left out."""
     schema, batches = small_batches(DATA_SETS["din"])
     model, features = models.build("din", schema, optimizations="all"), batches[0][0]
     folder = serving.export_model(model, tmp_path / "ctr", share_users=True)
@@ -106,6 +107,10 @@ def test_a_user_that_candidates_share_is_logged_with_each(small_batches, tmp_pat
     ):
         log.add(served, "id", request, form, -1, served.newest.process(request, form))
     log.close()
+    monkeypatch.setattr(request_log, "USERS_BYTES", 200)
+    request = by_columns(tensors)
+    with pytest.raises(CtrlabError, match=r"user's values with each candidate, in at most 200 bytes .* these take \d+: ask for"):
+        to_table(Scored(served, "id", request, "json", -1, served.newest.process(request, "json"), 0))
     served.close()
     assert log.left_out == 0
     found = logged(tmp_path / "log" / "ctr")
@@ -114,6 +119,14 @@ def test_a_user_that_candidates_share_is_logged_with_each(small_batches, tmp_pat
         same_row(row, example)
         assert row.keys() - example.keys() == {REQUEST, ROW, TIME, "_version", "_update", "_probabilities"}
         np.testing.assert_allclose(row["_probabilities"], score, atol=1e-5)
+
+
+def test_the_bytes_of_a_user_s_values_are_counted_by_value():
+    lists = pa.array([["a", "bcd"], [], ["☃" * 100]])
+    assert bytes_of(pa.array(["a", "bcd", ""])).tolist() == [5, 7, 4]
+    assert bytes_of(lists).tolist() == [4 + 5 + 7, 4, 4 + 304] and bytes_of(lists[:0]).tolist() == []
+    assert bytes_of(pa.array([1, 2])).tolist() == [8, 8]
+    assert sum(bytes_of(lists)) <= lists.nbytes <= sum(bytes_of(lists)) + 8
 
 
 def test_a_share_is_logged_and_the_same_each_time(ctr, tmp_path):
