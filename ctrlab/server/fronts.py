@@ -21,6 +21,7 @@ LIMITS = [
     ("grpc.max_receive_message_length", LARGEST),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_concurrent_streams", 100),  # of a connection; its client's further calls wait there
+    ("grpc.http.overload_protection", 0),  # else a call counts until it is deallocated, and calls that have waited are refused
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 30_000),
     ("grpc.keepalive_time_ms", 30_000),  # then a client that takes nothing any more is left

@@ -206,3 +206,12 @@ def test_an_address_of_the_sixth_version(published):
         server.terminate()
         assert server.wait(100) == 0
         timer.cancel()
+
+
+def test_more_calls_at_once_than_a_connection_has_wait_and_are_answered(server, published):
+    """gRPC may refuse those that have waited, because it still counts calls that were answered."""
+    request, given = warm_up.predict_request("ctr", published[1]), [("authorization", f"Bearer {TOKEN}")]
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        asks = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+        called = [asks.future(request, metadata=given, timeout=60) for _ in range(500)]
+        assert {call.code() for call in called} == {grpc.StatusCode.OK}
