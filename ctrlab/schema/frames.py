@@ -149,8 +149,21 @@ def _memory(source) -> pa.Table:
         if isinstance(source, list | tuple) and source and all(isinstance(batch, pa.RecordBatch) for batch in source):
             return pa.Table.from_batches(source)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise BadData(f"Each column of a table has values of one kind and a name of its own: {_line(error)}.") from None
+        why = "it has whole numbers too large for int64: make text of them" if isinstance(error, OverflowError) else _line(error)
+        raise BadData(
+            f"Each column of a table has values of one kind and a name of its own: {_odd_column(source)}{why}."
+        ) from None
     raise BadData(f"A table is {TAKES}; received {type(source).__name__}.")
+
+
+def _odd_column(source) -> str:
+    """Which column of a frame or a dict is none, for Arrow's sentence seldom says it."""
+    for name, values in source.items() if _is_pandas(source) or isinstance(source, Mapping) else ():
+        try:
+            pa.array(values)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):
+            return f"column {name!r}: "
+    return ""
 
 
 def _file(path: Path, schema: Schema | None) -> pa.Table:

@@ -321,6 +321,13 @@ def test_what_cannot_be_a_table(tmp_path):
     for source in (twice, mixed, {"a": [1], "b": [1, 2]}, pd.Series([1])):
         with pytest.raises(BadData, match="values of one kind and a name of its own"):
             data.table(source)
+    odd = [{"good": [1, 2], "odd": column} for column in ([1, 2**64], ["a", 1], [{1}, 2])]
+    for source in (*odd, *map(pd.DataFrame, odd), {"good": [1, 2], "odd": 3.5}):
+        with pytest.raises(BadData, match=r"one kind and a name of its own: column 'odd': ") as caught:
+            data.table(source)
+        assert len(str(caught.value).splitlines()) == 1
+    with pytest.raises(BadData, match="column 'odd': it has whole numbers too large for int64: make text of them"):
+        data.table(odd[0])
 
 
 def test_missing_values_of_pandas_are_null_and_its_index_is_no_column():
