@@ -6,6 +6,7 @@ import ctypes
 import functools
 import re
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -19,12 +20,35 @@ READER = Path(__file__).with_name("_ctrlab_arrow.so")
 CURE = "run `pip install -e . --no-build-isolation` in the checkout (or `make lab`) to build it again"
 
 
+class Ops:
+    """The library's TensorFlow ops as functions, `ops.ctrlab_indicator`, each placed on the CPU, for which it is compiled."""
+
+    def __init__(self, module: ModuleType):
+        self._module = module
+
+    def __getattr__(self, name: str) -> Callable:
+        import tensorflow as tf
+
+        from ctrlab import devices
+
+        op = getattr(self._module, name)
+
+        @tf.autograph.experimental.do_not_convert
+        @functools.wraps(op)
+        def placed(*arguments, **named):
+            with devices.ours():
+                return op(*arguments, **named)
+
+        setattr(self, name, placed)
+        return placed
+
+
 @dataclass(frozen=True)
 class Library:
-    """The loaded library: its file, its TensorFlow ops (`ops.ctrlab_indicator`), its C interface and the engine's."""
+    """The loaded library: its file, its TensorFlow ops, its C interface and the engine's."""
 
     path: Path
-    ops: ModuleType
+    ops: Ops
     c: ctypes.CDLL
 
 
@@ -40,7 +64,7 @@ def library() -> Library:
     check_whole(ENGINE)
     check(LIBRARY, tf.__version__)
     try:
-        return Library(LIBRARY, tf.load_op_library(str(LIBRARY)), ctypes.CDLL(str(LIBRARY)))
+        return Library(LIBRARY, Ops(tf.load_op_library(str(LIBRARY))), ctypes.CDLL(str(LIBRARY)))
     except (tf.errors.OpError, OSError) as error:
         raise NativeLibraryError(f"TensorFlow cannot load {LIBRARY}: {error}; {CURE}.") from None
 

@@ -30,6 +30,7 @@ class Optimization:
         lesson: the lesson that teaches it, "02_ops/01_indicator_column".
         published: the gain that others have reported, with its source.
         changes_results: True if it changes what is computed (bf16, batch size, multi-hash); such rungs are scored separately.
+        cpu_only: True if its ops are compiled for the CPU alone, and compute a part of the model.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Optimization:
     lesson: str
     published: str
     changes_results: bool = False
+    cpu_only: bool = False
 
 
 MODELS = tuple(DATA_SETS)
@@ -51,6 +53,7 @@ LADDER: tuple[Optimization, ...] = (
         models=("wdl", "deepfm"),
         lesson="02_ops/01_indicator_column",
         published="DeepFM step 500 -> 75 ms (NicePerf, DeepRec CTR contest)",
+        cpu_only=True,
     ),
     Optimization(
         name="lookup",
@@ -59,6 +62,7 @@ LADDER: tuple[Optimization, ...] = (
         models=MODELS,
         lesson="02_ops/02_one_lookup",
         published="1.05x (WDL) to 1.2x (DLRM, DeepFM) a step on a GPU (DeepRec's fused embedding)",
+        cpu_only=True,
     ),
     Optimization(
         name="attention",
@@ -67,6 +71,7 @@ LADDER: tuple[Optimization, ...] = (
         models=("din", "dien"),
         lesson="02_ops/03_ragged_attention",
         published="-141 s of 2,063 s, by DIN and DIEN (NicePerf, DeepRec CTR contest)",
+        cpu_only=True,
     ),
     Optimization(
         name="gru",
@@ -75,6 +80,7 @@ LADDER: tuple[Optimization, ...] = (
         models=("dien",),
         lesson="02_ops/04_fused_gru",
         published="with the AUGRU, DIEN -67.96 s in the contest (NicePerf, DeepRec CTR contest)",
+        cpu_only=True,
     ),
     Optimization(
         name="augru",
@@ -83,6 +89,7 @@ LADDER: tuple[Optimization, ...] = (
         models=("dien",),
         lesson="02_ops/05_fused_augru",
         published="with the GRU, DIEN -67.96 s in the contest (NicePerf, DeepRec CTR contest)",
+        cpu_only=True,
     ),
     Optimization(
         name="parsing",
@@ -99,6 +106,7 @@ LADDER: tuple[Optimization, ...] = (
         models=("deepfm", "dlrm"),
         lesson="02_ops/07_interactions",
         published="sub-graphs with Reshape fused by hand: CPU use -10 % (metaapp on DeepRec)",
+        cpu_only=True,
     ),
     Optimization(
         name="subgraphs",
@@ -107,6 +115,7 @@ LADDER: tuple[Optimization, ...] = (
         models=("deepfm", "dlrm", "din", "dien"),
         lesson="02_ops/08_subgraphs",
         published="sub-graphs with Reshape fused by hand: CPU use -10 % (metaapp on DeepRec)",
+        cpu_only=True,
     ),
     Optimization(
         name="experts",
@@ -115,6 +124,7 @@ LADDER: tuple[Optimization, ...] = (
         models=("mmoe",),
         lesson="02_ops/09_experts",
         published="none found for MMoE",
+        cpu_only=True,
     ),
     Optimization(
         name="auxiliary",
@@ -123,6 +133,7 @@ LADDER: tuple[Optimization, ...] = (
         models=("dien",),
         lesson="02_ops/03_ragged_attention",
         published="none by itself",
+        cpu_only=True,
     ),
     Optimization(
         name="bf16",

@@ -127,16 +127,20 @@ def console() -> Console:
     return Console(width=None if known else WIDTH)
 
 
-def import_tensorflow() -> None:
+def import_tensorflow(gpu: bool = False) -> None:
     """Imports TensorFlow without its messages.
 
+    Args:
+        gpu: whether it may see a GPU. A command that computes on the CPU takes no memory of one.
     Raises:
         CtrlabError: it can't be imported.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         with quiet():
-            import tensorflow  # noqa: F401
+            from ctrlab import devices
+        if not gpu:
+            devices.hide()
     except ImportError as problem:
         raise CtrlabError(f"TensorFlow can't be imported: {problem}. `ctrlab doctor` says how to mend it.") from problem
 
@@ -184,6 +188,9 @@ SourceOption = Annotated[
 Format = Literal["csv", "tfrecord", "tfrecord.gz", "parquet"]
 FormatOption = Annotated[Format, typer.Option(help="How the rows are stored.")]
 JsonOption = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.", dir_okay=False)]
+DeviceOption = Annotated[
+    Literal["auto", "cpu", "gpu"], typer.Option(help="auto: the GPU if there is one and the model's ops can run on it.")
+]
 OptimizationsOption = Annotated[str, typer.Option(help="none, all, all+results, or names joined by commas.")]
 
 

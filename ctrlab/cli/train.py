@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ctrlab.cli.app import (
+    DeviceOption,
     FormatOption,
     ModelArgument,
     OptimizationsOption,
@@ -26,7 +27,7 @@ from ctrlab.cli.app import (
 )
 from ctrlab.cli.train_follow import SMOOTHING, Idle, first_examples, follow_files
 from ctrlab.cli.train_options import checked
-from ctrlab.distributed.place import CONFIG, given_place
+from ctrlab.distributed.place import CONFIG, Place, given_place
 from ctrlab.errors import BadData, CtrlabError
 from ctrlab.paths import require_place
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 def command(
     model: ModelArgument,
     optimizations: OptimizationsOption = "none",
+    device: DeviceOption = "auto",
     epochs: Annotated[int, typer.Option(min=1, max=1_000_000, help="Passes over the training rows.")] = 1,
     data: SourceOption = "generated",
     format: FormatOption = "parquet",
@@ -113,7 +115,7 @@ def command(
     asked = checked(given, len(place.addresses) if place else 1)
     if save:
         require_place(save)
-    import_tensorflow()
+    import_tensorflow(gpu=True)
     from ctrlab.distributed.cluster import join
     from ctrlab.embedding import embedding_variables
     from ctrlab.models.saving import save_model
@@ -129,6 +131,7 @@ def command(
         profile=profile,
         embedding=asked.embedding,
         size=asked.size,
+        device=_use(device, model, optimizations, embedding, place),
         seed=seed,
         epochs=epochs,
         saving=Saving(checkpoint, every, full_every or 1, resume) if checkpoint else None,
@@ -190,6 +193,16 @@ def command(
         out.print(f"Model: {save}", soft_wrap=True)
     if unpublished:
         raise unpublished[0]
+
+
+def _use(device: str, model: str, optimizations: str, embedding: str, place: Place | None) -> str:
+    """The device of this process; several workers train on the CPU."""
+    from ctrlab import devices
+    from ctrlab.optimizations import of_level
+
+    if device == "auto" and place and len(place.addresses) > 1:
+        device = "cpu"
+    return devices.use(device, devices.staying(model, of_level(optimizations, "model"), embedding == "variable"))
 
 
 def _train_locally(workers: int) -> None:

@@ -80,6 +80,10 @@ class Workers(Group):
             raise CtrlabError(
                 f"Several workers train on whole data sets, without {option}: leave it out, or train in one process."
             )
+        if spec.device == "gpu" and not self.shard.whole:
+            raise CtrlabError(
+                'Several workers train on the CPU; received the device "gpu": leave it out, or train in one process.'
+            )
         narrow = "bf16_exchange" in optimizations.of_level(spec.optimizations, "run")
         self.rows_as = tf.bfloat16 if narrow else tf.float32
         self.connect()

@@ -38,11 +38,14 @@ def start(lesson: str) -> Lab:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with quiet():
         import keras
-        import tensorflow as tf
+
+        from ctrlab import devices
 
         logging.getLogger("absl").setLevel(logging.ERROR)  # TensorFlow's Python warns of what no learner can change
-        for device in _gpus():
-            tf.config.experimental.set_memory_growth(device, True)
+        if "gpu" in entry.needs:
+            devices.share()
+        else:  # its figures are of a CPU
+            devices.hide()
     if "native" in entry.needs:
         from ctrlab import _native
 
@@ -287,15 +290,9 @@ class Lab:
         saved = self._keep(lambda record: record.end(self._verdict))
         following = course.after(self.lesson)
         print(f"{'Saved' if saved else 'Not saved'}: {self._verdict}.")
-        if _gpus():
+        if "gpu" in course.lesson(self.lesson).needs:
             print("TensorFlow holds the GPU's memory until this kernel ends: Kernel, Shut Down Kernel.")
         print(f"Next: {following.title} ({following.name})." if following else "That was the last lesson so far.")
-
-
-def _gpus() -> list:
-    import tensorflow as tf
-
-    return tf.config.list_physical_devices("GPU")
 
 
 def show_comparison(comparison, baseline: str) -> None:

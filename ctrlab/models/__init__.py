@@ -49,6 +49,7 @@ def build(
     seed: int = 2021,
     embedding: str | Choice | Mapping[str, str | Choice] = "hashed",
     *,
+    device: str = "auto",
     size: str | Sizes = "contest",
     dim: int | None = None,
     units: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
@@ -67,6 +68,7 @@ def build(
             tables of hashed ids or by column or table; see `ctrlab.embedding.choices`, whose `reasons` says which tables are
             left hashed, and why. The weights of linear parts are in embedding variables if the embeddings of their ids are, and
             hashed otherwise.
+        device: "cpu", "gpu", or "auto": the GPU if TensorFlow sees one and all of the model can be there; see `ctrlab.devices`.
         size: the model's numbers: "contest"; "small" for your own data of up to some million rows; "few_rows" for some thousand
             (not DIN and DIEN); or `Sizes`. The arguments below replace single numbers of it; None leaves a number as it is.
         dim: D, the numbers per embedding.
@@ -77,8 +79,8 @@ def build(
         batch_norm: batch normalization after the hidden layers of WDL's deep tower, DeepFM's deep and top, DLRM's bottom, DIN's
             and DIEN's head and MMoE's towers.
     Raises:
-        UnknownName: no such model, data set, optimization, embedding, size or part. CtrlabError: the model cannot use this
-            schema; a number out of its range.
+        UnknownName: no such model, data set, optimization, embedding, device, size or part. CtrlabError: the model cannot use
+            this schema; a number out of its range; a GPU was asked for and TensorFlow sees none.
 
     >>> model = build("deepfm", optimizations="all")
     >>> model = build("deepfm", "criteo", size="small", units={"deep": (128, 64)}, dropout=0.2)
@@ -95,7 +97,7 @@ def build(
         raise CtrlabError(f"A model is built for a Schema, or for the name of a data set; received {schema!r}.")
     sizes = size if isinstance(size, Sizes) else maker.presets[choose("size", size, maker.presets)]
     sizes = sizes.with_numbers(dim=dim, units=units, dropout=dropout, l2=l2, batch_norm=batch_norm)
-    return maker(schema, optimizations, seed, embedding, sizes)
+    return maker.on_device(device, schema=schema, optimizations=optimizations, seed=seed, embedding=embedding, sizes=sizes)
 
 
 __all__ = ["MODELS", "CTRModel", "Hyper", "Sizes", "build"]

@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import keras
 import tensorflow as tf
 
-from ctrlab import keras_hooks
+from ctrlab import devices, keras_hooks
 from ctrlab import optimizations as ladder
 from ctrlab.embedding import EmbeddingVariable, choices, close
 from ctrlab.embedding.serving import served
@@ -41,11 +41,13 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
         most_buckets: the contest's number of buckets, if it is smaller than the data set's schema says; else None.
         rungs: the optimizations of level "model" that are on.
         choices: the kind of embedding of each table, {table: `ctrlab.embedding.choices.Choice`}.
+        device: where it computes: "cpu" or "gpu".
         input_schema: the schema with the ids that those choices need. Raw columns and encoded files are read with this schema.
     """
 
     presets: ClassVar[Mapping[str, Sizes]]
     most_buckets: ClassVar[int | None] = None
+    device: str = "cpu"
 
     def __init__(
         self,
@@ -80,6 +82,18 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
         self.tasks = tuple(label.name for label in schema.labels)
         numbers = len(schema.numerics) + len(schema.numeric_lists)
         self.scaling = Standardized(numbers, "numbers") if numbers and self.sizes.scaled else None
+
+    @classmethod
+    def on_device(cls, device: str = "auto", **arguments) -> Self:
+        """A new model, made with the `arguments` of the constructor, whose variables are on a device of `ctrlab.devices`."""
+        rungs = ladder.resolve(arguments["optimizations"], level="model")
+        kinds = choices.resolve(arguments["embedding"], arguments["schema"]).values()
+        variables = any(isinstance(kind, choices.Variable) for kind in kinds)
+        found = devices.chosen(device, devices.staying(cls.__module__.rpartition(".")[2], rungs, variables))
+        with devices.on(found):
+            model = cls(**arguments)
+        model.device = found
+        return model
 
     @property
     def kind(self) -> str:
@@ -206,4 +220,5 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
     def from_config(cls, config, custom_objects=None):
         embedding = {table: choices.from_config(choice) for table, choice in config["embedding"].items()}
         sizes = Sizes.from_config(config["sizes"]) if "sizes" in config else None  # earlier versions had the contest's only
-        return cls(**(config | {"schema": Schema.from_config(config["schema"]), "embedding": embedding, "sizes": sizes}))
+        described = {"schema": Schema.from_config(config["schema"]), "embedding": embedding, "sizes": sizes}
+        return cls.on_device(**(config | described))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import keras
 import tensorflow as tf
 
-from ctrlab import masks
+from ctrlab import devices, masks
 from ctrlab.data import explained
 from ctrlab.models import given, held
 from ctrlab.models import labels as rules
@@ -26,22 +26,25 @@ class Fitted:
 
     def __call__(self, *args, **kwargs):
         masks.require_features(args[0] if args else None)
-        if self._forward is None:
-            return super().__call__(*args, **kwargs)
-        return self._forward.call(self, super().__call__, *args, **kwargs)
+        with devices.of(self):
+            if self._forward is None:
+                return super().__call__(*args, **kwargs)
+            return self._forward.call(self, super().__call__, *args, **kwargs)
 
     def train_step(self, data):
-        with held.step(self.optimizer) as self._forward:
+        with devices.of(self), held.step(self.optimizer) as self._forward:
             try:
                 return super().train_step(self._checked(data))
             finally:
                 self._forward = None
 
     def test_step(self, data):
-        return super().test_step(self._checked(data))
+        with devices.of(self):
+            return super().test_step(self._checked(data))
 
     def predict_step(self, data):
-        return super().predict_step(given.batch(data)[:1])
+        with devices.of(self):
+            return super().predict_step(given.batch(data)[:1])
 
     def _checked(self, data):
         x, y, weights = given.batch(data)
@@ -57,6 +60,11 @@ class Fitted:
 
     def _labels(self, y, y_pred):
         return rules.of_rows(rules.shaped(y, self.tasks), y_pred)
+
+    @functools.wraps(keras.Model.compile)
+    def compile(self, *args, **kwargs):
+        with devices.of(self):  # a metric's variables are made here
+            super().compile(*args, **kwargs)
 
     @functools.wraps(keras.Model.fit)
     def fit(self, *args, **kwargs):
@@ -102,7 +110,8 @@ class Fitted:
             self.optimizer.build(self.trainable_variables)
         if self._compile_metrics is not None and not self._compile_metrics.built:
             nothing = tf.zeros([1, len(self.tasks)])  # [1, K]
-            self._compile_metrics.build(nothing, nothing)
+            with devices.of(self):
+                self._compile_metrics.build(nothing, nothing)
 
     def make_test_function(self, force=False):
         made = self.test_function

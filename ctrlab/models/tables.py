@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import keras
 import tensorflow as tf
 
-from ctrlab import whole_batch
+from ctrlab import devices, whole_batch
 from ctrlab.embedding import multihash
 from ctrlab.embedding.choices import Choice, Variable
 from ctrlab.embedding.layer import Tables
@@ -82,7 +82,7 @@ class Embeddings(keras.layers.Layer):
                 rows = shape[0]
                 if not self.shard.whole:
                     draw, shape[0] = RowsOf(rows, self.shard, deviation, seed), self.shard.rows(rows)
-                with _room(f"Table {name!r}", shape):
+                with _room(f"Table {name!r}", shape), devices.ours() if self.at_once else contextlib.nullcontext():
                     self.tables[name] = self.add_weight(shape=shape, initializer=draw, name=graph_name(name))
                 self.tables[name].sharded, self.tables[name].rows_of_all = not self.shard.whole, rows
         wanted = {table: choice.options for table, choice in self._choices.items() if isinstance(choice, Variable)}
@@ -291,14 +291,14 @@ class Wide(keras.layers.Layer):
         self.sizes = {column: size for column, size in sizes.items() if column not in self._options}
         self.folded = {column: schema[column].buckets > size for column, size in self.sizes.items()}
         self.numbers, self.outputs, self.l2 = numbers, outputs, l2
-        self.product = indicator.OP.pick(rungs)
+        self.product, self.at_once = indicator.OP.pick(rungs), indicator.OP.on(rungs)
         self.shard = whole_batch.shard()
         self.build()
 
     def build(self, input_shape=None):
         if self.sizes:
             shape = (sum(self.sizes.values()), self.outputs)
-            with _room("The linear part", shape):
+            with _room("The linear part", shape), devices.ours() if self.at_once else contextlib.nullcontext():
                 self.kernel = self.add_weight(shape=shape, initializer="zeros", name="indicator_kernel")
         self.bias = self.add_weight(shape=(self.outputs,), initializer="zeros", name="bias")
         if self.numbers:

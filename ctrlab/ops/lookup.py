@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from ctrlab import _native
+from ctrlab import _native, devices
 from ctrlab.ops.op import Op
 from ctrlab.ops.references import lookup as definition
 from ctrlab.ops.references.lookup import Layout, agree
@@ -93,8 +93,8 @@ def fused(tables: Sequence[tf.Variable], columns: Sequence[Ids], layout: Layout)
     """The compiled op. Its gradient is one merged tf.IndexedSlices per table: ids ascending, each once.
 
     Raises:
-        CtrlabError: columns and layout do not fit together, or ids are not int64. InvalidArgumentError: an id is out of range,
-            or shapes do not agree. NativeLibraryError: there is no compiled library for this TensorFlow.
+        CtrlabError: columns and layout do not fit together, ids are not int64, or a table is on a GPU. InvalidArgumentError: an
+            id is out of range, or shapes do not agree. NativeLibraryError: there is no compiled library for this TensorFlow.
     """
     agree(tables, columns, layout)
     return _native.library().ops.ctrlab_lookup(
@@ -165,9 +165,12 @@ def handle_of(table: tf.Variable | tf.Tensor) -> tf.Tensor:
 
     Args:
         table: a variable; in a graph without variables (`ctrlab.serving.graph`), a handle that `tf.raw_ops.ReadVariableOp` reads.
+    Raises:
+        CtrlabError: the variable is on a GPU.
     """
     if isinstance(table, tf.Tensor):
         return table.op.inputs[0]
+    devices.require_ours(table)
     return tf.type_spec_from_value(table).to_tensors(table)[0]
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from ctrlab import _native
+from ctrlab import _native, devices
 from ctrlab.ops.op import Op
 from ctrlab.ops.references import sparse_update as definition
 from ctrlab.ops.references.sparse_update import FTRL_RATE, SMALLEST_RATE, Rule
@@ -91,12 +91,19 @@ def _step(rule: Rule, w: tf.Variable, slots: dict[str, tf.Variable], gradient, l
 
 
 def fused(rule: Rule, updates, learning_rate, step, clip_norm: float | None = None) -> tf.Operation | None:
-    """The compiled op: clips gradients, then changes weights and slots in place. In a graph it returns the op.
+    """The compiled op: clips gradients, then changes weights and slots in place. In a graph it returns the op. Variables on a GPU
+    are stepped by TensorFlow's kernels there.
 
     Raises:
         InvalidArgumentError: ids that are not ascending or that repeat; shapes do not agree; FTRL's learning rate is not above 0.
         NativeLibraryError: there is no compiled library for this TensorFlow.
     """
+    elsewhere = [update for update in updates if not devices.is_ours(update[0])]
+    if elsewhere:
+        baseline(rule, elsewhere, learning_rate, step, clip_norm)
+        updates = [update for update in updates if devices.is_ours(update[0])]
+        if not updates:
+            return None
     sparse = [update for update in updates if isinstance(update[2], tf.IndexedSlices)]
     dense = [update for update in updates if not isinstance(update[2], tf.IndexedSlices)]
     return _native.library().ops.ctrlab_optimizer_step(

@@ -39,4 +39,4 @@ def _touch(result: Any) -> bool:
 def _runs_ahead() -> bool:
     """Whether calls may return before their results are computed: with a GPU, or with asynchronous execution."""
     tf = sys.modules["tensorflow"]
-    return bool(tf.config.list_physical_devices("GPU")) or not tf.config.experimental.get_synchronous_execution()
+    return bool(tf.config.get_visible_devices("GPU")) or not tf.config.experimental.get_synchronous_execution()

@@ -27,7 +27,7 @@ PORT = 8888
 # TensorFlow and the compiled library are tried in a process of their own: an illegal instruction there is a finding here.
 _TRY = """
 import json, sys
-found = {"native": "", "error": ""}
+found = {"native": "", "error": "", "gpus": 0, "step": ""}
 import tensorflow as tf
 found["tensorflow"] = tf.__version__
 try:
@@ -36,6 +36,17 @@ try:
     found["native"] = str(_native.LIBRARY)
 except Exception as error:
     found["error"] = str(error)
+from ctrlab import devices
+found["gpus"] = len(devices.gpus())
+if found["gpus"] and not found["error"]:
+    try:
+        import ctrlab
+        from ctrlab.schema import Categorical, Label, Schema
+        from ctrlab.training import make_optimizer, train_step
+        model = ctrlab.build("wdl", Schema("doctor", (Categorical("id", buckets=8), Label("label"))), device="gpu", size="small")
+        train_step(model, make_optimizer(model))({"id": tf.constant(["a", "b"])}, tf.constant([[0.0], [1.0]])).numpy()
+    except Exception as error:
+        found["step"] = (str(error).strip().splitlines() or [type(error).__name__])[0]
 print(json.dumps(found))
 """
 
@@ -170,8 +181,17 @@ def _gpu() -> Finding:
         cure = "Nothing to mend: cells for a GPU show recorded measurements here."
         return Finding("GPU", "none", "only cells marked so", "absent", cure, need="gpu")
     holders = ", ".join(_nvidia_smi("--query-compute-apps=pid,process_name,used_memory")) or "nobody"
+    found, tried = f"{'; '.join(gpus)}; held by {holders}", _tried()
+    if not tried.get("gpus"):
+        cure = (
+            "pip install tensorflow[and-cuda] brings the libraries that TensorFlow needs; CUDA_VISIBLE_DEVICES may hide the GPU."
+        )
+        return Finding("GPU", f"{found}; TensorFlow sees none", "only cells marked so", "absent", cure, need="gpu")
+    if tried["step"]:
+        cure = "Until it is mended: CUDA_VISIBLE_DEVICES=-1."
+        return Finding("GPU", f"{found}; a step fails: {tried['step']}", "only cells marked so", "missing", cure, need="gpu")
     free = "To hide it: CUDA_VISIBLE_DEVICES=-1. To free it: end the processes that hold it."
-    return Finding("GPU", f"{'; '.join(gpus)}; held by {holders}", "only cells marked so", "ok", free, need="gpu")
+    return Finding("GPU", f"{found}; a training step runs on it", "only cells marked so", "ok", free, need="gpu")
 
 
 def _nvidia_smi(query: str) -> list[str]:

@@ -75,5 +75,5 @@ def _gpu_names() -> str:
     tf = sys.modules.get("tensorflow")
     if tf is None:
         return ""
-    gpus = tf.config.list_physical_devices("GPU")
+    gpus = tf.config.get_visible_devices("GPU")
     return ", ".join(tf.config.experimental.get_device_details(gpu).get("device_name", "GPU") for gpu in gpus)

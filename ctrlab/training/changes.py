@@ -25,7 +25,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ctrlab import _native, keras_hooks
+from ctrlab import _native, devices, keras_hooks
 from ctrlab.errors import CtrlabError, choose
 from ctrlab.models.tables import Embeddings
 from ctrlab.ops.refusals import one_sentence
@@ -107,12 +107,12 @@ class Changes:
         sparse = [(v, gradient.indices) for v, gradient in updates if isinstance(gradient, tf.IndexedSlices)]
         if not sparse:
             return
-        with tf.device("CPU:0"):
-            _native.library().ops.ctrlab_mark_changes(
-                logs=[self._logs[id(v)] for v, _ in sparse],
-                variables=[v.value.handle for v, _ in sparse],
-                ids=[tf.cast(ids, tf.int64) for _, ids in sparse],
-            )
+        logs = [self._logs[id(v)] for v, _ in sparse]
+        _native.library().ops.ctrlab_mark_changes(
+            logs=logs,
+            variables=[_order(v, log) for (v, _), log in zip(sparse, logs)],
+            ids=[tf.cast(ids, tf.int64) for _, ids in sparse],
+        )
 
     def _log(self, name: str) -> tf.Tensor:
         return self._logs[id(self._tables[choose("table", name, self._tables)])]
@@ -126,8 +126,8 @@ class Changes:
         return Changed(found.ids.numpy(), tf.gather(variable.value, found.ids).numpy(), since, version)
 
     def _reset_log(self, variable) -> None:
-        with tf.device("CPU:0"):
-            _native.library().ops.ctrlab_changes_start_anew(log=self._logs[id(variable)], variable=variable.value.handle)
+        log = self._logs[id(variable)]
+        _native.library().ops.ctrlab_changes_start_anew(log=log, variable=_order(variable, log))
 
     def _noting(self, variable, assign):
         """Wraps a method that assigns the variable, so that the assignment is logged. Restoring and loading weights call it."""
@@ -138,6 +138,13 @@ class Changes:
             return assigned
 
         return noted
+
+
+def _order(variable: keras.Variable, log: tf.Tensor) -> tf.Tensor:
+    """The handle for which an op on the log waits in a function. The op can't take that of a table on a GPU; there the log may
+    know of a change before it is made, which no cut between two steps sees.
+    """
+    return variable.value.handle if devices.is_ours(variable.value) else log
 
 
 def track(model: keras.Model, optimizer: TouchedRows) -> Changes:

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from ctrlab import devices
 from ctrlab.embedding.formats.folder_lock import take
 from ctrlab.embedding.formats.saves import OF_WORKERS, POINTER, Save, files_in, is_there, spare
 from ctrlab.embedding.formats.table_arrays import rows_a_part, shapes_of, write_table
@@ -97,8 +98,7 @@ class Checkpoints:
         if asynchronous:
             with tf.device("CPU:0"):  # allocated now, before the first save
                 self._buffers = {name: tf.Variable(tf.zeros_like(v), trainable=False) for name, v in self._sources.items()}
-        on_gpu = any("GPU" in v.device for v in self._sources.values())
-        self._copy = snapshot.baseline if on_gpu else snapshot.fused
+        self._copy = snapshot.fused if all(map(devices.is_ours, self._sources.values())) else snapshot.baseline
         self._thread = ThreadPoolExecutor(1, THREAD) if asynchronous else None
         self._writing: Future | None = None
         self._saved = self.position if self.restored else None

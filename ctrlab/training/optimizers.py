@@ -12,7 +12,7 @@ import math
 import keras
 import tensorflow as tf
 
-from ctrlab import keras_hooks, whole_batch
+from ctrlab import devices, keras_hooks, whole_batch
 from ctrlab import optimizations as ladder
 from ctrlab.embedding.table import ops as table_ops
 from ctrlab.embedding.table.proxy import Proxy
@@ -261,4 +261,5 @@ def make_optimizer(model, hyper=None) -> TouchedRows:
     """The optimizer that a model's `hyper` describes, or the one that another `hyper` (`ctrlab.models.Hyper`) describes."""
     hyper = hyper or model.hyper
     rule = {"initial_accumulator": hyper.initial_accumulator}
-    return TouchedRows(hyper.optimizer, hyper.learning_rate, hyper.clip_norm, rule, model.rungs)
+    with devices.of(model):
+        return TouchedRows(hyper.optimizer, hyper.learning_rate, hyper.clip_norm, rule, model.rungs)

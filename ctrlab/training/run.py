@@ -264,7 +264,9 @@ class Run:
     def _new_model(self, seed: int):
         spec = self.spec
         with self.workers.building(), _room(spec.model):
-            model = build(spec.model, spec.data_set, self.rungs["model"], seed, spec.embedding, size=spec.size)
+            device = spec.device if self.workers.shard.whole else "cpu"
+            rungs, chosen = self.rungs["model"], {"device": device, "size": spec.size}
+            model = build(spec.model, spec.data_set, rungs, seed, spec.embedding, **chosen)
             optimizer = make_optimizer(model)
             optimizer.build(model.trainable_variables)
         return model, optimizer

@@ -37,6 +37,7 @@ class Spec:
         profile: sets the number of generated rows; None: `CTRLAB_PROFILE`'s.
         embedding: the kind of embedding for the large tables, as `build` takes it.
         size: the model's numbers, optimizer and batch size among them, as `build` takes it.
+        device: "cpu", "gpu" or "auto", as `build` takes it; several workers train on the CPU.
         seed: determines the initial weights and the order of the rows.
         epochs: passes over the training rows; -1: no end.
         setting: threads and buffers; None: as the rungs choose.
@@ -57,6 +58,7 @@ class Spec:
     profile: str | None = None
     embedding: str | Embedding | Mapping[str, str | Embedding] = "hashed"
     size: str | Sizes = "contest"
+    device: str = "auto"
     seed: int = 2021
     epochs: int = 1
     setting: Setting | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from ctrlab import whole_batch
+from ctrlab import devices, whole_batch
 from ctrlab.models import held
 from ctrlab.models import labels as rules
 from ctrlab.training.group import ALONE, Group
@@ -84,7 +84,7 @@ def untraced_step(model, optimizer, workers: Group = ALONE) -> Callable:
     together = workers.program()
 
     def step(features, labels):
-        with together(labels), held.step(optimizer) as forward:
+        with devices.of(model), together(labels), held.step(optimizer) as forward:
             call = functools.partial(forward.call, model, model)
             loss, logits, gradients = gradients_of(
                 model, features, labels, lambda loss: optimizer.scale_loss(forward.checked(loss)), call
@@ -129,9 +129,9 @@ def predict_step(model, workers: Group = ALONE) -> Callable:
 
     @tf.function(autograph=False, reduce_retracing=True)
     def predict(features):
-        with together(None):
+        with devices.of(model), together(None):
             outputs = model(features, training=False)
-        rules.tasks_of(model, outputs)
-        return tf.sigmoid(tf.cast(outputs, tf.float32))
+            rules.tasks_of(model, outputs)
+            return tf.sigmoid(tf.cast(outputs, tf.float32))
 
     return predict

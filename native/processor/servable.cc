@@ -92,6 +92,7 @@ Answer Servable::Load(const std::string& folder, int64_t version, const std::str
   options.config.set_intra_op_parallelism_threads(1);
   options.config.set_inter_op_parallelism_threads(1);
   options.config.set_use_per_session_threads(true);
+  (*options.config.mutable_device_count())["GPU"] = 0;  // our ops are compiled for the CPU
   const absl::Status loaded = LoadOwn(options, folder, &made->bundle_);
   if (!loaded.ok()) {
     const bool passing = absl::IsResourceExhausted(loaded) || IsOfTheMoment(loaded.message());

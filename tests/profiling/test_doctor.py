@@ -1,5 +1,6 @@
 """The doctor, on this machine and on sick ones."""
 
+import functools
 import json
 import subprocess
 
@@ -46,15 +47,25 @@ def test_a_library_that_does_not_load_says_why(monkeypatch):
     assert doctor._native().state == "missing" and "2.20" in doctor._native().found
 
 
-def test_a_gpu_and_who_holds_it(monkeypatch):
+@pytest.mark.parametrize(
+    ("tried", "state", "said"),
+    [
+        ({"gpus": 1, "step": ""}, "ok", "a training step runs on it"),
+        ({"gpus": 1, "step": "no kernel"}, "missing", "a step fails: no kernel"),
+        ({"gpus": 0, "step": ""}, "absent", "TensorFlow sees none"),
+        ({"failure": "it ended with code -4"}, "absent", "TensorFlow sees none"),
+    ],
+)
+def test_a_gpu_who_holds_it_and_whether_a_step_runs_on_it(monkeypatch, tried, state, said):
     answers = {"--query-gpu": "H200, 143771 MiB, 5 MiB\n", "--query-compute-apps": "42, python, 5 MiB\n"}
     monkeypatch.setattr(
         doctor.subprocess,
         "run",
         lambda command, **_: subprocess.CompletedProcess([], 0, answers[command[1].partition("=")[0]], ""),
     )
+    monkeypatch.setattr(doctor, "_tried", functools.cache(lambda: tried))
     found = doctor._gpu()
-    assert found.state == "ok" and "H200" in found.found and "42, python" in found.found
+    assert found.state == state and said in found.found and "H200" in found.found and "42, python" in found.found
 
 
 def test_no_gpu_is_nothing_to_mend_and_still_refuses_a_lesson_that_needs_one(monkeypatch):

@@ -77,7 +77,7 @@ def grouped(
     """
     agree(tables, columns, layout)
     served = _served.get()
-    with tf.device("CPU:0"), one_sentence():
+    with one_sentence():
         return _native.library().ops.ctrlab_embedding_lookup(
             tables=[served[table] if served else table.resource_handle for table in tables],
             proxies=[] if served else [handle_of(table.proxy.value) for table in tables],
@@ -157,10 +157,9 @@ def step(rule: Rule, updates, learning_rate, step, clip_norm: float | None = Non
         learning_rate: float32 scalar. step: int64 scalar, 1 for the first.
         clip_norm: the maximum norm of a table's merged gradient over the keys with a row; None for no clipping.
     """
-    with tf.device("CPU:0"):
-        return _native.library().ops.ctrlab_embedding_update(
-            **_arguments(rule, updates), learning_rate=learning_rate, step=step, numbers=rule.numbers(clip_norm)
-        )
+    return _native.library().ops.ctrlab_embedding_update(
+        **_arguments(rule, updates), learning_rate=learning_rate, step=step, numbers=rule.numbers(clip_norm)
+    )
 
 
 def norms(rule: Rule, updates, step) -> tf.Tensor:
@@ -173,8 +172,7 @@ def norms(rule: Rule, updates, step) -> tf.Tensor:
     Returns:
         float64 [T]: for each table the sum over the keys that have a row, or get one in this step.
     """
-    with tf.device("CPU:0"):
-        return _native.library().ops.ctrlab_embedding_norms(**_arguments(rule, updates), step=step)
+    return _native.library().ops.ctrlab_embedding_norms(**_arguments(rule, updates), step=step)
 
 
 def _arguments(rule: Rule, updates) -> dict[str, list]:

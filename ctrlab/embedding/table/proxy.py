@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ctrlab import devices
 from ctrlab.embedding.table_state import TableState
 from ctrlab.errors import CtrlabError
 
@@ -46,7 +47,8 @@ class Proxy(keras.Variable):
 
     def __init__(self, table: EmbeddingVariable):
         # Under mixed precision Keras would pass a cast copy, but lookups need a handle, and a copy has none.
-        super().__init__("zeros", shape=(0, table.dim), dtype="float32", name=table.name, autocast=False)
+        with devices.ours():
+            super().__init__("zeros", shape=(0, table.dim), dtype="float32", name=table.name, autocast=False)
         self.overwrite_with_gradient = True
         self._table = weakref.ref(table)  # the table holds this proxy: no cycle, so it goes with its last user
 
