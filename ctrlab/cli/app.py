@@ -138,11 +138,13 @@ def import_tensorflow(gpu: bool = False) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         with quiet():
-            from ctrlab import devices
-        if not gpu:
-            devices.hide()
+            import tensorflow  # noqa: F401
     except ImportError as problem:
         raise CtrlabError(f"TensorFlow can't be imported: {problem}. `ctrlab doctor` says how to mend it.") from problem
+    if not gpu:
+        from ctrlab import devices
+
+        devices.hide()
 
 
 def require_files(json_path: Path | None = None, html: Path | None = None) -> None:
