@@ -45,6 +45,9 @@ def command(
     most_slowdown: Annotated[
         float, typer.Option(min=0, max=1e9, help="A newer version may take so many times as long as the one that serves; 0: any.")
     ] = 10.0,
+    most_memory: Annotated[
+        float, typer.Option(min=0.001, max=1e6, help="GiB that the model may allocate for the rows of a request.")
+    ] = 1.0,
     ignore_unknown: Annotated[
         bool, typer.Option(help="Leave out columns of a request that the model does not know; the log names them. Else refuse.")
     ] = False,
@@ -87,6 +90,7 @@ def command(
         "batch_rows": batch_rows,
         "batch_wait_micros": wait,
         "most_slowdown": most_slowdown,
+        "most_model_bytes": round(most_memory * 2**30),
         "ignore_unknown": ignore_unknown,
     }
     configuration |= {"intra_op_threads": member_threads, "group": of_members}

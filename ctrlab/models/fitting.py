@@ -61,11 +61,6 @@ class Fitted:
     def _labels(self, y, y_pred):
         return rules.of_rows(rules.shaped(y, self.tasks), y_pred)
 
-    @functools.wraps(keras.Model.compile)
-    def compile(self, *args, **kwargs):
-        with devices.of(self):  # a metric's variables are made here
-            super().compile(*args, **kwargs)
-
     @functools.wraps(keras.Model.fit)
     def fit(self, *args, **kwargs):
         arguments = given.checked(keras.Model.fit, self, args, kwargs)

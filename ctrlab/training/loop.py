@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ctrlab import masks
+from ctrlab import devices, masks
 from ctrlab.data import explained
 from ctrlab.embedding.options import require_whole
 from ctrlab.errors import BadData
@@ -190,10 +190,11 @@ def compile_model(model, optimizer=None, loop: bool = False):
 
     >>> compile_model(build("deepfm")).fit(files.read_train(batch_size=512))     # doctest: +SKIP
     """
-    model.compile(
-        optimizer=optimizer or make_optimizer(model),
-        loss=keras.losses.BinaryCrossentropy(from_logits=True),
-        metrics=aucs(model.tasks),
-        steps_per_execution=TOGETHER if loop else 1,
-    )
+    with devices.of(model):  # the variables of metrics are made here
+        model.compile(
+            optimizer=optimizer or make_optimizer(model),
+            loss=keras.losses.BinaryCrossentropy(from_logits=True),
+            metrics=aucs(model.tasks),
+            steps_per_execution=TOGETHER if loop else 1,
+        )
     return model
