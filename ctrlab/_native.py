@@ -27,6 +27,8 @@ class Ops:
         self._module = module
 
     def __getattr__(self, name: str) -> Callable:
+        if name.startswith("_"):
+            raise AttributeError(name)
         import tensorflow as tf
 
         from ctrlab import devices

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import tensorflow as tf
 
@@ -89,9 +89,14 @@ def use(device: str, stays: Collection[str]) -> str:
 
 
 def share() -> None:
-    """Lets this process take a GPU's memory as it needs it, and not all at once."""
-    for gpu in tf.config.get_visible_devices("GPU"):
-        tf.config.experimental.set_memory_growth(gpu, True)
+    """Lets this process take a GPU's memory as it needs it, and not all at once.
+
+    Raises:
+        CtrlabError: as in `hide`.
+    """
+    with _before_it_runs():
+        for gpu in tf.config.get_visible_devices("GPU"):
+            tf.config.experimental.set_memory_growth(gpu, True)
 
 
 def hide() -> None:
@@ -100,15 +105,20 @@ def hide() -> None:
     Raises:
         CtrlabError: TensorFlow has run something already, and holds the GPU's memory.
     """
+    if gpus():
+        with _before_it_runs():
+            tf.config.set_visible_devices([], "GPU")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    if not gpus():
-        return
+
+
+@contextlib.contextmanager
+def _before_it_runs() -> Iterator[None]:
     try:
-        tf.config.set_visible_devices([], "GPU")
+        yield
     except RuntimeError:
         raise CtrlabError(
-            "A GPU is hidden before TensorFlow runs anything, and in this process it has: start anew (in a notebook: Kernel, "
-            "Restart), or set CUDA_VISIBLE_DEVICES=-1."
+            "A GPU is hidden or shared before TensorFlow runs anything, and in this process it has: start anew (in a notebook: "
+            "Kernel, Restart), or set CUDA_VISIBLE_DEVICES=-1."
         ) from None
 
 

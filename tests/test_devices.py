@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ctrlab import devices
+from ctrlab.cli import train_options
 from ctrlab.errors import CtrlabError, UnknownName
 from ctrlab.model_names import DATA_SETS
 from tests import forked
@@ -80,6 +81,25 @@ def test_every_way_to_an_answer_works_and_gives_the_same(tmp_path):
 def test_a_run_with_its_saves_and_publications_trains_as_on_one_device(program, tmp_path):
     [run] = found(program, "din", tmp_path)
     assert run["losses"] == pytest.approx(LOSSES, abs=2e-5) and (tmp_path / "published" / "1").is_dir()
+
+
+def test_numbers_of_a_model_among_the_options_hide_no_gpu(monkeypatch):
+    hidden = []
+    monkeypatch.setattr(devices, "hide", lambda: hidden.append(True))
+    given = dict.fromkeys(("dim", "l2", "batch_norm", "optimizer", "learning_rate", "clip_norm", "batch_size", "units"))
+    assert train_options._size_of(given | {"model": "wdl", "size": "small", "dropout": 0.1}).dropout == 0.1 and not hidden
+
+
+def test_a_gpu_that_can_no_longer_be_hidden_is_one_sentence_and_others_see_it(monkeypatch):
+    def refused(*_):
+        raise RuntimeError("Visible devices cannot be modified after being initialized")
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(devices, "gpus", lambda: ["GPU:0"])
+    monkeypatch.setattr(devices.tf.config, "set_visible_devices", refused)
+    with pytest.raises(CtrlabError, match="before TensorFlow runs anything"):
+        devices.hide()
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
 
 
 def test_a_device_that_is_not_there_is_refused():

@@ -100,7 +100,7 @@ def _size_of(given: Mapping[str, Any]) -> str | Sizes:
     hyper = {name: given[name] for name in ("optimizer", "learning_rate", "clip_norm", "batch_size")}
     if not given["units"] and all(number is None for number in (*numbers.values(), *hyper.values())):
         return given["size"]
-    import_tensorflow()
+    import_tensorflow(gpu=True)  # `ctrlab train` hides one that it does not take
     return sizes_of(given["model"], given["size"], given["units"] or (), numbers, hyper)
 
 

@@ -200,7 +200,8 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
 
     def probabilities(self, features) -> tf.Tensor:
         """The probabilities, float32 [B, K], that a served model returns."""
-        return tf.sigmoid(self(features, training=False))
+        with devices.of(self):
+            return tf.sigmoid(self(features, training=False))
 
     def close(self) -> None:
         """Frees the rows and the storage of its embedding variables: see `EmbeddingVariable.close`."""

@@ -41,6 +41,7 @@ found["gpus"] = len(devices.gpus())
 if found["gpus"] and not found["error"]:
     try:
         import ctrlab
+        devices.share()
         from ctrlab.schema import Categorical, Label, Schema
         from ctrlab.training import make_optimizer, train_step
         model = ctrlab.build("wdl", Schema("doctor", (Categorical("id", buckets=8), Label("label"))), device="gpu", size="small")

@@ -43,10 +43,11 @@ def gradients_of(
         scale: differentiates scale(loss) in place of the loss; pass an optimizer's `scale_loss`.
         forward: as in `loss_of`.
     """
-    with tf.GradientTape() as tape:
-        loss, logits = loss_of(model, features, labels, True, forward)
-        scaled = scale(loss)
-    return loss, logits, tape.gradient(scaled, [v.value for v in model.trainable_variables])
+    with devices.of(model):
+        with tf.GradientTape() as tape:
+            loss, logits = loss_of(model, features, labels, True, forward)
+            scaled = scale(loss)
+        return loss, logits, tape.gradient(scaled, [v.value for v in model.trainable_variables])
 
 
 def train_step(model, optimizer, workers: Group = ALONE) -> Callable:
