@@ -131,7 +131,7 @@ class ServedModel:
             processor.close()
         for version in sorted(pinned.version for pinned in retired):
             if version != newest:
-                said = "it has no label, and is not one of the newest"
+                said = "it has no label, and is not one of the newest" if version in there else "it was deleted, and has no label"
                 log.info("Version %d of %s is no longer served: %s", version, self.name, said, extra=self._about(version))
         self._tell_others(newest)
 

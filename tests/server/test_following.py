@@ -78,7 +78,7 @@ def test_kept_versions_follow_too(follow, folder):
     look(lambda: served.newest.info()["version"] == 2)
     assert list(served.infos()) == [1, 2] and served.numbers == {1, 2}
     shutil.rmtree(folder / "1")
-    look()
+    assert look() == ["Version 1 of ctr is no longer served: it was deleted, and has no label"]
     assert list(served.infos()) == [2]
     with pytest.raises(Refused, match=r"Version 2 of ctr is served; received a request for 3"):
         served.info(3)
@@ -107,7 +107,7 @@ def test_a_label_holds_a_deleted_version_and_that_is_said(follow, folder, export
     set_label(folder, "stable", 2)
     assert look() == [
         "Version 2 of ctr is served beside the newest",
-        "Version 1 of ctr is no longer served: it has no label, and is not one of the newest",
+        "Version 1 of ctr is no longer served: it was deleted, and has no label",
     ]
     assert list(served.infos()) == [2, 3]
 
