@@ -124,7 +124,7 @@ def _before_it_runs() -> Iterator[None]:
 
 def on(device: str) -> contextlib.AbstractContextManager:
     """A block whose variables and ops are where a model on `device`, "cpu" or "gpu", has them."""
-    return ours() if device == "cpu" and gpus() else contextlib.nullcontext()
+    return ours(device == "cpu" and bool(gpus()))
 
 
 def of(model) -> contextlib.AbstractContextManager:
@@ -132,9 +132,9 @@ def of(model) -> contextlib.AbstractContextManager:
     return on(getattr(model, "device", "gpu"))
 
 
-def ours() -> contextlib.AbstractContextManager:
-    """A block whose ops are on the CPU: ops that are compiled for it alone, and the variables that they change."""
-    return tf.device(CPU)
+def ours(needed: bool = True) -> contextlib.AbstractContextManager:
+    """A block for ops that are compiled for the CPU alone, and for variables that they change; an empty one if not `needed`."""
+    return tf.device(CPU) if needed else contextlib.nullcontext()
 
 
 def is_ours(variable: tf.Variable) -> bool:

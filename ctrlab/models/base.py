@@ -89,7 +89,7 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
         rungs = ladder.resolve(arguments["optimizations"], level="model")
         kinds = choices.resolve(arguments["embedding"], arguments["schema"]).values()
         variables = any(isinstance(kind, choices.Variable) for kind in kinds)
-        found = devices.chosen(device, devices.staying(cls.__module__.rpartition(".")[2], rungs, variables))
+        found = devices.chosen(device, devices.staying(cls._kind(), rungs, variables))
         with devices.on(found):
             model = cls(**arguments)
         model.device = found
@@ -98,7 +98,11 @@ class CTRModel(Closes, keras_hooks.Served, Fitted, keras.Model):
     @property
     def kind(self) -> str:
         """The model's name in `MODELS`."""
-        return type(self).__module__.rpartition(".")[2]
+        return self._kind()
+
+    @classmethod
+    def _kind(cls) -> str:
+        return cls.__module__.rpartition(".")[2]
 
     @property
     def rows_apart(self) -> bool:

@@ -82,7 +82,7 @@ class Embeddings(keras.layers.Layer):
                 rows = shape[0]
                 if not self.shard.whole:
                     draw, shape[0] = RowsOf(rows, self.shard, deviation, seed), self.shard.rows(rows)
-                with _room(f"Table {name!r}", shape), devices.ours() if self.at_once else contextlib.nullcontext():
+                with _room(f"Table {name!r}", shape), devices.ours(self.at_once):
                     self.tables[name] = self.add_weight(shape=shape, initializer=draw, name=graph_name(name))
                 self.tables[name].sharded, self.tables[name].rows_of_all = not self.shard.whole, rows
         wanted = {table: choice.options for table, choice in self._choices.items() if isinstance(choice, Variable)}
@@ -298,7 +298,7 @@ class Wide(keras.layers.Layer):
     def build(self, input_shape=None):
         if self.sizes:
             shape = (sum(self.sizes.values()), self.outputs)
-            with _room("The linear part", shape), devices.ours() if self.at_once else contextlib.nullcontext():
+            with _room("The linear part", shape), devices.ours(self.at_once):
                 self.kernel = self.add_weight(shape=shape, initializer="zeros", name="indicator_kernel")
         self.bias = self.add_weight(shape=(self.outputs,), initializer="zeros", name="bias")
         if self.numbers:

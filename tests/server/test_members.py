@@ -56,3 +56,16 @@ def test_ctrlab_serve_says_so_before_it_loads_anything(options, code, says, tmp_
     monkeypatch.setattr(models, "Models", load)
     found = CliRunner(env={"COLUMNS": "200"}).invoke(cli.app, ["serve", str(tmp_path), *options])
     assert found.exit_code == code and says in " ".join(re.sub("[│╭╮╰╯─]", " ", found.output).split()), found.output
+
+
+def test_the_memory_for_a_request_reaches_the_processor(tmp_path, monkeypatch):
+    seen = {}
+
+    def load(*words, **options):
+        seen.update(options)
+        raise CtrlabError("enough")
+
+    monkeypatch.setattr(serve, "import_tensorflow", lambda: None)
+    monkeypatch.setattr(models, "Models", load)
+    assert CliRunner().invoke(cli.app, ["serve", str(tmp_path), "--most-memory", "0.5"]).exit_code == 1
+    assert seen["most_model_bytes"] == 2**29
