@@ -22,7 +22,7 @@ def read_labels(folder: Path) -> dict[str, int]:
     """
     path = Path(folder) / FILE
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = None if path.is_fifo() else json.loads(path.read_text(encoding="utf-8"))  # a pipe would never be read to its end
     except FileNotFoundError:
         return {}
     except OSError as error:

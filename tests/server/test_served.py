@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -228,6 +229,10 @@ def test_what_is_no_label_and_no_version_is_a_sentence(three, tmp_path):
         with pytest.raises(CtrlabError, match=r"has 1, 2, 3, received"):
             set_label(folder, "stable", version)
     assert not (folder / FILE).exists()
+    os.mkfifo(folder / FILE)
+    with pytest.raises(BadData, match="Labels are JSON"):
+        read_labels(folder)
+    (folder / FILE).unlink()
     assert set_label(folder, "stable", np.int64(2)) == {"stable": 2} == read_labels(folder)
     (tmp_path / "a file").write_text("")
     for place in ("typo/ctr", "a file", "a file/ctr"):
